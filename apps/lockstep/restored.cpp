@@ -26,10 +26,10 @@ namespace {
 /// Called on the chief only.
 void warn_of_maps(const job::Session& session, const ModelSource& source) {
   if (source.mapped.empty() || !session.is_chief()) return;
-  session.logger()->warn(
+  session.logger()->warn(fmt::format(
       "the model was trained on mapped data ({}), which only the program that trained it can "
       "repeat: the results here are those of unmapped data",
-      source.mapped);
+      source.mapped));
 }
 
 /// Called on the chief only.
@@ -37,9 +37,9 @@ void warn_of_unscaled(const job::Session& session, const train::DataNames& names
                       const data::Dataset& dataset) {
   const std::string preparation = names.table ? names.table->preparation() : "";
   if (preparation.empty() || dataset.source().info().table || !session.is_chief()) return;
-  session.logger()->warn(
+  session.logger()->warn(fmt::format(
       "the model was trained on a table ({}), and {} is not one: its numbers are used as stored",
-      preparation.substr(2), dataset.description());
+      preparation.substr(2), dataset.description()));
 }
 
 /// Copies the arrays of `to` from those of the same names in `from`.

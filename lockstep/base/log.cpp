@@ -7,7 +7,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <ctime>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,7 +29,8 @@ class OneLine final : public spdlog::custom_flag_formatter {
                                   : message.level == spdlog::level::err ? "error: "
                                                                         : "";
     const std::string_view payload(message.payload.data(), message.payload.size());
-    fmt::format_to(std::back_inserter(text), "{}{}{}", mark, rank_, printable(payload));
+    const std::string line = fmt::format("{}{}{}", mark, rank_, printable(payload));
+    text.append(line.data(), line.data() + line.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return std::make_unique<OneLine>(rank_);

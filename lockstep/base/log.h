@@ -1,5 +1,6 @@
 // Human-readable messages on standard error. Loggers are passed explicitly; there is no global
-// logger. Code that writes messages includes <spdlog/logger.h> as well.
+// logger. Code that writes messages includes <spdlog/logger.h> as well, and passes it text that
+// fmt::format has made: with arguments of its own, spdlog compiles all of fmt in every such source.
 #pragma once
 
 #include <spdlog/fwd.h>

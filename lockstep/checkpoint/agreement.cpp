@@ -34,8 +34,8 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank,
     hashes[tensor.name] = model::to_string(tensor.shape) + " " + hex16(hasher.value());
   }
   const std::vector<std::string> all = job::Agreement(ranks).gather(dump_json(hashes));
-  const json chief = json::parse(all.front());
-  const json other = json::parse(all[rank]);
+  const json chief = parse_json(all.front(), ErrorCategory::communication, "state of a rank");
+  const json other = parse_json(all[rank], ErrorCategory::communication, "state of a rank");
   for (const auto& [name, hash] : chief.items())
     if (!other.contains(name) || other[name] != hash) return name;
   for (const auto& [name, hash] : other.items())
@@ -85,9 +85,11 @@ std::string describe_files(const TrainingState& state, std::span<const FileDiges
 
 void check_identical(const allreduce::Communicator& ranks,
                      std::span<const std::string> descriptions, const ReplicaArrays& arrays) {
-  const json chief = json::parse(descriptions.front());
+  const json chief =
+      parse_json(descriptions.front(), ErrorCategory::communication, "state of a rank");
   for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
-    const json other = json::parse(descriptions[rank]);
+    const json other =
+        parse_json(descriptions[rank], ErrorCategory::communication, "state of a rank");
     const std::string who = fmt::format("rank {} on {}", rank, other["host"].get<std::string>());
     if (other["position"] != chief["position"])
       refuse_differing(

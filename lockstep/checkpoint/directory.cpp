@@ -225,16 +225,18 @@ void CheckpointDirectory::prepare_chief() {
       directory, options_.lock_patience, [&](const std::string& holder) {
         if (is_reported || std::chrono::steady_clock::now() - start < options_.lock_silence) return;
         is_reported = true;
-        log_->info("{}: waiting for {}, which writes there", directory.string(), holder);
+        log_->info(
+            fmt::format("{}: waiting for {}, which writes there", directory.string(), holder));
       });
   if (lock_->is_lease())
-    log_->warn(
+    log_->warn(fmt::format(
         "{}: its file system does not support locks ({}); using a lease to keep other runs out",
-        directory.string(), lock_->why_lease());
+        directory.string(), lock_->why_lease()));
   const Leftovers which = lock_->is_lease() ? Leftovers::abandoned : Leftovers::all;
   for (const fs::path& recovered : recover_checkpoints(directory, which))
-    log_->warn("{} was complete but not yet renamed when an earlier run ended; recovered it",
-               recovered.string());
+    log_->warn(
+        fmt::format("{} was complete but not yet renamed when an earlier run ended; recovered it",
+                    recovered.string()));
   remove_leftovers(directory, which);
   check_writable(directory, chief_temporary_prefix(0));
 }
@@ -295,16 +297,16 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
   if (!is_automatic || !is_chief() || ranks_.size() == 1) return;
   const double megabytes = static_cast<double>(bytes) / 1e6;
   if (options_.verify == VerifyCheckpoint::full)
-    log_->debug(
+    log_->debug(fmt::format(
         "--verify-checkpoint full: a checkpoint takes up to {:.1f} MB; the other ranks write "
         "theirs to {} on their "
         "node, compare it and remove it",
-        megabytes, workspace_.string());
+        megabytes, workspace_.string()));
   else
-    log_->info(
+    log_->info(fmt::format(
         "--verify-checkpoint hash: a checkpoint takes up to {:.1f} MB; the other ranks compare "
         "hashes ({})",
-        megabytes, reason);
+        megabytes, reason));
 }
 
 fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingState& state,
@@ -352,7 +354,8 @@ std::vector<FileDigest> CheckpointDirectory::write_files(
   } catch (const Error& error) {
     if (!may_hash_) throw;
     temporary.reset();
-    log_->warn("only the hash of this rank's checkpoint is compared: {}", error.what());
+    log_->warn(
+        fmt::format("only the hash of this rank's checkpoint is compared: {}", error.what()));
     return write_checkpoint_files({}, arrays, state, Destination::nowhere);
   }
 }
@@ -363,8 +366,8 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(
   if (lock_->is_removed()) {
     std::error_code unknown;
     if (!fs::exists(options_.directory, unknown))
-      log_->warn("{} was removed while the training writes there: it is created again",
-                 options_.directory.string());
+      log_->warn(fmt::format("{} was removed while the training writes there: it is created again",
+                             options_.directory.string()));
     prepare_chief();
   }
   lock_->check_held();
@@ -438,7 +441,7 @@ void CheckpointDirectory::prune() const {
     }
   } catch (const Error& error) {
     // The new checkpoint is saved; the next save retries the removal.
-    log_->warn("cannot remove old checkpoints: {}", error.what());
+    log_->warn(fmt::format("cannot remove old checkpoints: {}", error.what()));
   }
 }
 
@@ -450,7 +453,7 @@ void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
       manifest.healthy = false;
       write_manifest(checkpoint, manifest);
     } catch (const Error& error) {
-      log_->warn("cannot mark {} as unhealthy: {}", checkpoint.string(), error.what());
+      log_->warn(fmt::format("cannot mark {} as unhealthy: {}", checkpoint.string(), error.what()));
     }
     return {};
   });
@@ -479,8 +482,8 @@ bool CheckpointDirectory::free_space(std::uint64_t bytes) const {
   for (auto oldest = found.end() - 1; oldest > kept && free_bytes(options_.directory) < bytes;
        --oldest) {
     if (&*oldest == best) continue;
-    log_->warn("removing {}: {} has no space for the next checkpoint", oldest->path.string(),
-               options_.directory.string());
+    log_->warn(fmt::format("removing {}: {} has no space for the next checkpoint",
+                           oldest->path.string(), options_.directory.string()));
     remove_checkpoint(*oldest);
     removed = true;
   }
@@ -498,7 +501,8 @@ void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
     fs::remove_all(hidden, error);
   }
   if (error)
-    log_->warn("cannot remove the old checkpoint {}: {}", info.path.string(), error.message());
+    log_->warn(fmt::format("cannot remove the old checkpoint {}: {}", info.path.string(),
+                           error.message()));
   note_file_progress();
 }
 
@@ -575,7 +579,8 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
                                                   const ExplainMismatch& explain,
                                                   TrainingState& state) {
   const std::optional<RestoredCheckpoint> restored = restore_newest(arrays, explain);
-  for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
+  for (const std::string& reason : skipped_)
+    log_->warn(fmt::format("skipped a checkpoint: {}", reason));
   if (!restored && resume == Resume::require)
     throw Error(ErrorCategory::checkpoint, options_.directory.string(),
                 "expected a complete checkpoint",
@@ -619,7 +624,8 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(
             "[{}] expected a healthy checkpoint, got one saved while steps were skipped",
             newer.path.string()));
     if (!info.healthy)
-      log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());
+      log_->warn(
+          fmt::format("{} is not healthy, but there is no other checkpoint", info.path.string()));
     return RestoredCheckpoint{info.path, read_checkpoint_files(info.path, arrays)};
   }
   return std::nullopt;

@@ -64,7 +64,7 @@ void log_path(const std::string& path, const DataSpecOptions& options) {
   const bool is_chosen = (path.find(':') != std::string::npos || has_pattern(path)) &&
                          std::filesystem::exists(path, ignored);
   if (is_chosen && options.log && options.tfrecord.exchange.member == 0)
-    options.log->info("data are read from \"{}\"", path);
+    options.log->info(fmt::format("data are read from \"{}\"", path));
 }
 
 template <bool images>

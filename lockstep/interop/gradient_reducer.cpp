@@ -353,8 +353,9 @@ void GradientReducer::warn_of_skip() {
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].front() != 0) ranks.push_back(static_cast<int>(rank));
   if (workers_.rank() == 0)
-    workers_.session().logger()->warn("step {} skipped: non-finite gradient{}{}", steps_ + 1,
-                                      ranks.empty() ? "" : " on rank ", fmt::join(ranks, ", "));
+    workers_.session().logger()->warn(fmt::format("step {} skipped: non-finite gradient{}{}",
+                                                  steps_ + 1, ranks.empty() ? "" : " on rank ",
+                                                  fmt::join(ranks, ", ")));
 }
 
 void GradientReducer::applied() {
@@ -380,8 +381,8 @@ void GradientReducer::warn_of_untrained() {
       names.push_back(parameters_[parameter].name);
   if (!names.empty() && workers_.rank() == 0)
     workers_.session().logger()->warn(
-        "no rank had a gradient of {} for {} steps: these parameters are not trained",
-        fmt::join(names, ", "), kStepsUntilNamed);
+        fmt::format("no rank had a gradient of {} for {} steps: these parameters are not trained",
+                    fmt::join(names, ", "), kStepsUntilNamed));
 }
 
 }  // namespace lockstep::inline v0::interop

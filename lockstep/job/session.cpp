@@ -230,9 +230,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   if (state_->ranks != MPI_COMM_NULL)
     state_->settings = OperatorSettings::from_lines(all_gather(state_->settings.lines()).front());
   if (is_chief()) {
-    for (const std::string& warning : similar_variables()) logger_->warn("{}", warning);
+    for (const std::string& warning : similar_variables()) logger_->warn(warning);
     if (const std::string lines = state_->settings.lines(); !lines.empty())
-      logger_->debug("from the environment: {}", lines);
+      logger_->debug(fmt::format("from the environment: {}", lines));
   }
   if (stall_timeout <= 0) return;
   try {

@@ -107,8 +107,9 @@ void Tracing::finish() {
   if (std::exchange(is_done_, true)) return;
   if (clock_.empty()) {
     if (is_chief())
-      session_.logger()->warn("[{}] no trace is written: this run had none of the steps from {} on",
-                              options_.file.string(), options_.first_step);
+      session_.logger()->warn(
+          fmt::format("[{}] no trace is written: this run had none of the steps from {} on",
+                      options_.file.string(), options_.first_step));
     return;
   }
   const trace::ClockOffset at_end = measure_clock_offset(session_);
@@ -156,7 +157,8 @@ void Tracing::write(const std::vector<trace::RankTrace>& ranks) {
     file_->commit();
   } catch (const Error& error) {
     lost_ = error;
-    session_.logger()->warn("the trace is lost; the training continues: {}", error.what());
+    session_.logger()->warn(
+        fmt::format("the trace is lost; the training continues: {}", error.what()));
     return;
   }
   describe(ranks);
@@ -179,7 +181,7 @@ void Tracing::describe(const std::vector<trace::RankTrace>& ranks) const {
   if (lost > 0)
     text += fmt::format("; {} are left out, because a step had too many",
                         counted(static_cast<std::int64_t>(lost), "event"));
-  session_.logger()->info("{}", text);
+  session_.logger()->info(text);
 }
 
 void Tracing::throw_if_lost() const {

@@ -131,7 +131,7 @@ Workers::~Workers() {
     wait_pending();
     tracing_->finish();
   } catch (const std::exception& error) {
-    session().logger()->warn("the trace is lost: {}", error.what());
+    session().logger()->warn(fmt::format("the trace is lost: {}", error.what()));
   }
 }
 

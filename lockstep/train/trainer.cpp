@@ -48,7 +48,7 @@ std::string describe_layers(const model::Network& network) {
   if (!description) return text;
   std::size_t number = 0;
   for (const nlohmann::json& layer : description->at("layers"))
-    text += fmt::format("layer {}: {}\n", ++number, layer.dump());
+    text += fmt::format("layer {}: {}\n", ++number, dump_json(layer));
   return text;
 }
 

@@ -16,6 +16,7 @@
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/device_list.h"
@@ -185,7 +186,7 @@ void print_json(const ReductionTiming& timing, const Group& group, const std::st
                                 {"ranks", group.ranks},
                                 {"nodes", group.nodes}};
   if (timing.errors) row["errors"] = *timing.errors;
-  fmt::print("{}\n", row.dump());
+  fmt::print("{}\n", dump_json(row));
 }
 
 /// Prints progress and results on the chief.

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 #include <fmt/ranges.h>
 #include <spdlog/logger.h>
 
@@ -75,15 +74,16 @@ ordered_json describe(const CheckpointInfo& info, bool is_best) {
 void list_directory(const fs::path& directory, bool json, std::ostream& out) {
   const std::vector<CheckpointInfo> found = checkpoints_in(directory);
   if (!json)
-    fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes",
-               "state");
+    out << fmt::format("{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes",
+                       "state");
   const CheckpointInfo* const best = checkpoint::find_best(found);
   for (const CheckpointInfo& info : found) {
     if (json) {
-      fmt::print(out, "{}\n", dump_json(describe(info, &info == best)));
+      out << dump_json(describe(info, &info == best)) << '\n';
     } else {
-      fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", printable(info.path.filename().native()),
-                 info.step, info.epoch, info.bytes, printable(state_of(info, &info == best)));
+      out << fmt::format("{:<16} {:>10} {:>7} {:>14}  {}\n",
+                         printable(info.path.filename().native()), info.step, info.epoch,
+                         info.bytes, printable(state_of(info, &info == best)));
     }
   }
 }
@@ -97,7 +97,7 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
       names_width = std::max(names_width, printable(tensor.name).size());
       shapes_width = std::max(shapes_width, model::to_string(tensor.shape).size());
     }
-    if (!json) fmt::print(out, "{}: {}\n", name, counted(file.tensors().size(), "tensor"));
+    if (!json) out << fmt::format("{}: {}\n", name, counted(file.tensors().size(), "tensor"));
     for (const auto& tensor : file.tensors()) {
       if (json) {
         const ordered_json line = {{"file", name},
@@ -105,11 +105,11 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
                                    {"type", tensor.type},
                                    {"shape", tensor.shape},
                                    {"bytes", tensor.bytes}};
-        fmt::print(out, "{}\n", dump_json(line));
+        out << dump_json(line) << '\n';
       } else {
-        fmt::print(out, "  {:<{}}  {:<4}  {:<{}} {:>12} bytes\n", printable(tensor.name),
-                   names_width, tensor.type, model::to_string(tensor.shape), shapes_width,
-                   tensor.bytes);
+        out << fmt::format("  {:<{}}  {:<4}  {:<{}} {:>12} bytes\n", printable(tensor.name),
+                           names_width, tensor.type, model::to_string(tensor.shape), shapes_width,
+                           tensor.bytes);
       }
     }
   }
@@ -215,13 +215,13 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   if (json) {
     // parse_training_state() has already applied the limits of parse_json(). ordered_json keeps the
     // order of the keys.
-    fmt::print(out, "{}\n", dump_json(ordered_json::parse(state)));
+    out << dump_json(ordered_json::parse(state)) << '\n';
   } else {
-    fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n",
-               printable(path.native()), parsed.step, parsed.epoch, parsed.seed,
-               parsed.global_batch, printable(parsed.precision));
-    fmt::print(out, "{}{}", network_text(parsed), progress_text(parsed));
-    fmt::print(out, "{}{}{}", optimizer_text(parsed), losses_text(parsed), metrics_text(parsed));
+    out << fmt::format("{}: step {}, epoch {}, seed {}, global batch {}, {}\n",
+                       printable(path.native()), parsed.step, parsed.epoch, parsed.seed,
+                       parsed.global_batch, printable(parsed.precision));
+    out << fmt::format("{}{}", network_text(parsed), progress_text(parsed));
+    out << fmt::format("{}{}{}", optimizer_text(parsed), losses_text(parsed), metrics_text(parsed));
   }
   list_tensors(path, json, out);
 }
@@ -259,9 +259,9 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
     if (arguments.json) {
       ordered_json line = {{"path", path}, {"sound", damage.empty()}};
       if (!damage.empty()) line["damage"] = damage;
-      fmt::print(out, "{}\n", dump_json(line));
+      out << dump_json(line) << '\n';
     } else {
-      fmt::print(out, "{}: {}\n", printable(path), damage.empty() ? "intact" : damage);
+      out << fmt::format("{}: {}\n", printable(path), damage.empty() ? "intact" : damage);
     }
   }
   if (damaged > 0)

@@ -19,6 +19,7 @@
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/torchscript.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/system/file_descriptor.h"
 #include "lockstep/base/system/ownership.h"
 
@@ -242,7 +243,7 @@ std::optional<std::string> help_as_json(const std::vector<std::string>& argument
                                         const CLI::App& program) {
   const auto has = [&](const char* word) { return std::ranges::count(arguments, word) > 0; };
   if (!(has("--help") || has("-h")) || !has("--json")) return std::nullopt;
-  return schema_with_commands(named_command(arguments, program)).dump(1);
+  return dump_json(schema_with_commands(named_command(arguments, program)), 1);
 }
 
 void require_one_name(const std::vector<std::string>& arguments, const CLI::App& program) {

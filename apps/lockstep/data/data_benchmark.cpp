@@ -292,11 +292,10 @@ class DataBenchmark {
 
   void print_limit(const DataLimit& limit) const {
     if (options_.output.json)
-      fmt::print("{}\n", nlohmann::ordered_json{{"event", "data_limit"},
-                                                {"stage", limit.stage},
-                                                {"threads", threads_},
-                                                {"share", limit.share}}
-                             .dump());
+      fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "data_limit"},
+                                                          {"stage", limit.stage},
+                                                          {"threads", threads_},
+                                                          {"share", limit.share}}));
     else
       fmt::print("bottleneck with warm files and {}: {}, {:.0f} % of a record's time\n",
                  counted(threads_, "thread"), limit.stage, 100 * limit.share);

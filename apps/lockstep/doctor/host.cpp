@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/job/ranks.h"
 
@@ -234,7 +235,7 @@ VersionFacts version_facts(const nlohmann::ordered_json& versions) {
       for (const auto& [when, version] : value.items())
         facts[fmt::format("{} {}", key, when)] = version.get<std::string>();
     else
-      facts[key] = value.is_string() ? value.get<std::string>() : value.dump();
+      facts[key] = value.is_string() ? value.get<std::string>() : dump_json(value);
   }
   return facts;
 }

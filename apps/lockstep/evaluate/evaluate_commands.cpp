@@ -126,10 +126,10 @@ int status_of(const job::Session& session, const Restored& restored,
   const std::vector<data::DamagedFile> damaged = restored.dataset.source().info().damage;
   if (session.is_chief()) {
     if (!files.empty())
-      session.logger()->warn("{} of {} cannot be read and {}, such as: {}", count_bad(files),
-                             counted(restored.dataset.size(), "record"), consequence,
-                             files.front().first);
-    for (const data::DamagedFile& file : damaged) session.logger()->warn("{}", file.text());
+      session.logger()->warn(fmt::format(
+          "{} of {} cannot be read and {}, such as: {}", count_bad(files),
+          counted(restored.dataset.size(), "record"), consequence, files.front().first));
+    for (const data::DamagedFile& file : damaged) session.logger()->warn(file.text());
   }
   return files.empty() && damaged.empty() ? 0 : kBadRecords;
 }

@@ -201,47 +201,47 @@ std::string cause_text(const Comparison& found) {
 
 nlohmann::ordered_json json_of(const RecordedCollective& one,
                                const std::vector<std::string>& buckets) {
-  nlohmann::ordered_json json = {{"collective", one.sequence}, {"name", one.name}};
-  if (one.bucket >= 0) json["bucket"] = one.bucket;
+  nlohmann::ordered_json object = {{"collective", one.sequence}, {"name", one.name}};
+  if (one.bucket >= 0) object["bucket"] = one.bucket;
   if (const auto bucket = static_cast<std::size_t>(one.bucket);
       one.bucket >= 0 && bucket < buckets.size())
-    json["contents"] = buckets[bucket];
-  json["step"] = one.step;
-  json["state"] = one.has_failed ? "failed" : one.has_left ? "left" : "entered";
-  return json;
+    object["contents"] = buckets[bucket];
+  object["step"] = one.step;
+  object["state"] = one.has_failed ? "failed" : one.has_left ? "left" : "entered";
+  return object;
 }
 
 nlohmann::ordered_json json_of(const trace::Recording& recording, const RecordedEvent& recorded) {
   const trace::Event& event = *recorded.event;
-  nlohmann::ordered_json json = {{"seconds", kNanosecond * (static_cast<double>(event.time) -
-                                                            static_cast<double>(recording.time))},
-                                 {"thread", *recorded.thread},
-                                 {"kind", to_string(event.kind)},
-                                 {"name", event.name},
-                                 {"step", event.step}};
-  if (event.number >= 0) json["number"] = event.number;
-  if (event.sequence > 0) json["collective"] = event.sequence;
-  return json;
+  nlohmann::ordered_json object = {{"seconds", kNanosecond * (static_cast<double>(event.time) -
+                                                              static_cast<double>(recording.time))},
+                                   {"thread", *recorded.thread},
+                                   {"kind", to_string(event.kind)},
+                                   {"name", event.name},
+                                   {"step", event.step}};
+  if (event.number >= 0) object["number"] = event.number;
+  if (event.sequence > 0) object["collective"] = event.sequence;
+  return object;
 }
 
 nlohmann::ordered_json json_of(const trace::Recording& recording, std::int64_t events) {
-  nlohmann::ordered_json json = {
+  nlohmann::ordered_json object = {
       {"rank", recording.rank.rank},          {"host", recording.rank.host},
       {"process", recording.process},         {"reason", recording.reason},
       {"time", recording.seconds_since_1970}, {"step", recording.step},
       {"cut_off", recording.is_cut_off}};
   const auto last = last_collective(recording);
-  json["last_collective"] =
+  object["last_collective"] =
       last ? json_of(*last, recording.buckets) : nlohmann::ordered_json(nullptr);
-  json["threads"] = nlohmann::ordered_json::array();
+  object["threads"] = nlohmann::ordered_json::array();
   for (const ThreadState& state : thread_states(recording))
-    json["threads"].push_back(
+    object["threads"].push_back(
         {{"name", state.thread}, {"spans", state.spans}, {"seconds", state.seconds}});
-  if (events == 0) return json;
-  json["events"] = nlohmann::ordered_json::array();
+  if (events == 0) return object;
+  object["events"] = nlohmann::ordered_json::array();
   for (const RecordedEvent& event : last_events(recording, events))
-    json["events"].push_back(json_of(recording, event));
-  return json;
+    object["events"].push_back(json_of(recording, event));
+  return object;
 }
 
 }  // namespace

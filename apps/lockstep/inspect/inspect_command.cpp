@@ -1,6 +1,5 @@
 // `lockstep inspect`: what the flight recorder says about the ranks of a job.
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -203,13 +202,13 @@ std::vector<fs::path> recordings_in(const fs::path& directory) {
 
 /// The last `count` events of all threads, with their times before the recording.
 void print_events(const trace::Recording& recording, std::int64_t count, std::ostream& out) {
-  fmt::print(out, "last events of rank {}\n", recording.rank.rank);
+  out << fmt::format("last events of rank {}\n", recording.rank.rank);
   for (const auto& [event, thread] : last_events(recording, count)) {
     const double milliseconds =
         1e-6 * (static_cast<double>(event->time) - static_cast<double>(recording.time));
-    fmt::print(out, "{:14.3f} ms  step {}  {}: {} {}{}\n", milliseconds, event->step, *thread,
-               to_string(event->kind), event->name,
-               event->number < 0 ? "" : fmt::format(" {}", event->number));
+    out << fmt::format("{:14.3f} ms  step {}  {}: {} {}{}\n", milliseconds, event->step, *thread,
+                       to_string(event->kind), event->name,
+                       event->number < 0 ? "" : fmt::format(" {}", event->number));
   }
 }
 
@@ -221,7 +220,7 @@ std::vector<trace::Recording> read_recordings(const std::vector<fs::path>& files
       recordings.push_back(trace::read_recording(file));
     } catch (const Error& error) {
       if (recordings.empty() && &file == &files.back()) throw;
-      fmt::print(std::cerr, "lockstep: warning: {}\n", error.what());
+      std::cerr << fmt::format("lockstep: warning: {}\n", error.what());
     }
   }
   return recordings;
@@ -232,10 +231,10 @@ void inspect(const InspectArguments& arguments, std::ostream& out) {
   const std::vector<trace::Recording> recordings =
       read_recordings(process ? request_recordings(*process) : recordings_in(arguments.target));
   if (arguments.json) {
-    fmt::print(out, "{}\n", dump_json(comparison_json(recordings, arguments.events)));
+    out << dump_json(comparison_json(recordings, arguments.events)) << '\n';
     return;
   }
-  for (const std::string& line : compare_recordings(recordings)) fmt::print(out, "{}\n", line);
+  for (const std::string& line : compare_recordings(recordings)) out << line << '\n';
   if (arguments.events > 0)
     for (const trace::Recording& recording : recordings)
       print_events(recording, arguments.events, out);

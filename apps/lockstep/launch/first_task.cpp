@@ -308,10 +308,10 @@ void FirstTask::check_mpirun(const Child& mpirun) {
                      fmt::format("its process {} on host {} was stopped for {:.0f} s", mpirun.id(),
                                  host_name(), stopped));
   else if (stopped >= kPollInterval.count() && !std::exchange(has_warned_, true))
-    make_logger()->warn(
+    make_logger()->warn(fmt::format(
         "[launch] mpirun is stopped (process {0} on host {1}): `kill -CONT {0}` continues it; "
         "otherwise the job ends after {2} s",
-        mpirun.id(), host_name(), options_.stall_timeout);
+        mpirun.id(), host_name(), options_.stall_timeout));
 }
 
 /// The mpirun of Open MPI 5 may exit with status 0 after it lost a host. In that case the host's
@@ -383,7 +383,8 @@ void FirstTask::answer_call(Client& agent, const std::string& text) {
     call = parse_call(text, runtime_here());
     host = std::ranges::find(plan_.hosts, call.host, &Host::name);
   } catch (const Error& error) {
-    make_logger()->warn("[launch] refused the call of an agent of mpirun: {}", error.what());
+    make_logger()->warn(
+        fmt::format("[launch] refused the call of an agent of mpirun: {}", error.what()));
   }
   if (host == plan_.hosts.end() || host == plan_.hosts.begin()) {
     agent.link.send({FrameKind::ended, std::to_string(kSshFailed)});

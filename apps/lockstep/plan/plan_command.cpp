@@ -179,8 +179,8 @@ Calibration measure(job::Session& session, const PlanArguments& arguments) {
                     .seconds = arguments.seconds,
                     .read = train.data.read,
                     .progress = [&](std::size_t number, std::int64_t samples) {
-                      session.logger()->info("measuring steps of {} samples ({} of {})", samples,
-                                             number + 1, batches.size());
+                      session.logger()->info(fmt::format("measuring steps of {} samples ({} of {})",
+                                                         samples, number + 1, batches.size()));
                     }});
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -155,8 +154,7 @@ std::string tick_text(double value, double step) {
 std::string path_of(const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
   std::string path;
   for (const ChartPoint& point : points)
-    fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", path.empty() ? "M" : "L",
-                   x(point.x), y(point.y));
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(point.x), y(point.y));
   return path;
 }
 
@@ -164,40 +162,37 @@ std::string path_of(const std::vector<ChartPoint>& points, const Scale& x, const
 std::string band_of(const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
   std::string path;
   for (const ChartPoint& point : points)
-    fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", path.empty() ? "M" : "L",
-                   x(point.x), y(point.max));
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(point.x), y(point.max));
   for (auto point = points.rbegin(); point != points.rend(); ++point)
-    fmt::format_to(std::back_inserter(path), "L{:.1f} {:.1f}", x(point->x), y(point->min));
+    path += fmt::format("L{:.1f} {:.1f}", x(point->x), y(point->min));
   return path + "Z";
 }
 
 std::string axes(const Chart& chart, const Range& steps, const Range& values, const Scale& x,
                  const Scale& y) {
   std::string svg;
-  const auto out = std::back_inserter(svg);
   const std::vector<double> rows = values.is_logarithmic
                                        ? logarithmic_ticks(values.low, values.high)
                                        : ticks(values.low, values.high, 6);
   const double row_step = rows.size() > 1 ? rows[1] - rows[0] : 1;
   for (const double value : rows)
-    fmt::format_to(out,
-                   "<line class=\"{}\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
-                   "<text class=\"tick\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-                   value == 0 ? "axis" : "grid", kLeft, kTotalWidth - kRight, y(value), y(value),
-                   kLeft - 8, y(value) + 4,
-                   tick_text(value, values.is_logarithmic ? value : row_step));
+    svg += fmt::format(
+        "<line class=\"{}\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
+        "<text class=\"tick\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
+        value == 0 ? "axis" : "grid", kLeft, kTotalWidth - kRight, y(value), y(value), kLeft - 8,
+        y(value) + 4, tick_text(value, values.is_logarithmic ? value : row_step));
   const std::vector<double> columns =
       ticks(steps.low, steps.high, 6, chart.x_name == "step" ? 1 : 0);
   const double column_step = columns.size() > 1 ? columns[1] - columns[0] : 1;
   for (const double value : columns)
-    fmt::format_to(out,
-                   "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                   x(value), kTop + kInnerHeight + 17, tick_text(value, column_step));
-  fmt::format_to(out,
-                 "<line class=\"axis\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>"
-                 "<text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                 kLeft, kTotalWidth - kRight, kTop + kInnerHeight, kTop + kInnerHeight,
-                 kLeft + kInnerWidth / 2, kTotalHeight - 6, escape_html(chart.x_name));
+    svg +=
+        fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                    x(value), kTop + kInnerHeight + 17, tick_text(value, column_step));
+  svg += fmt::format(
+      "<line class=\"axis\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>"
+      "<text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+      kLeft, kTotalWidth - kRight, kTop + kInnerHeight, kTop + kInnerHeight,
+      kLeft + kInnerWidth / 2, kTotalHeight - 6, escape_html(chart.x_name));
   return svg;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -77,8 +76,8 @@ std::string breakdown_of(const RunLog& run) {
   }
   std::string intervals;
   for (const auto& [bound, count] : run.bound_by)
-    fmt::format_to(std::back_inserter(intervals), "{}{} in {}", intervals.empty() ? "" : ", ",
-                   escape_html(bound), counted(count, "interval"));
+    intervals += fmt::format("{}{} in {}", intervals.empty() ? "" : ", ", escape_html(bound),
+                             counted(count, "interval"));
   return fmt::format(
       "<div class=\"grid\">{}<div class=\"card\"><figcaption>Mean of all steps "
       "<span class=\"unit\">{} per step</span></figcaption>{}{}</div></div>",

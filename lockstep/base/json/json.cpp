@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -122,7 +121,7 @@ std::string with_escaped_controls(std::string text) {
     const auto code = static_cast<unsigned char>(is_delete ? text[at] : text[at + 1]);
     if (code >= 0xA0) continue;
     escaped.append(text, done, at - done);
-    fmt::format_to(std::back_inserter(escaped), "\\u{:04x}", code);
+    escaped += fmt::format("\\u{:04x}", code);
     done = at + (is_delete ? 1 : 2);
   }
   return escaped.append(text, done);
@@ -160,6 +159,20 @@ std::string describe_json(const json& value) {
 std::string dump_json(const json& value, int indent) { return dump(value, indent); }
 std::string dump_json(const nlohmann::ordered_json& value, int indent) {
   return dump(value, indent);
+}
+
+std::string pack_json(const json& value) {
+  std::string packed;
+  json::to_cbor(value, packed);
+  return packed;
+}
+
+json unpack_json(std::string_view packed) {
+  try {
+    return json::from_cbor(packed);
+  } catch (const json::exception& error) {
+    throw Error(ErrorCategory::communication, "message of a rank", "expected CBOR", error.what());
+  }
 }
 
 }  // namespace lockstep::inline v0

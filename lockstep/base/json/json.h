@@ -33,4 +33,11 @@ std::string describe_json(const nlohmann::json& value);
 std::string dump_json(const nlohmann::json& value, int indent = -1);
 std::string dump_json(const nlohmann::ordered_json& value, int indent = -1);
 
+/// Serializes `value` for unpack_json() of another rank, in bytes (CBOR). Strings keep what is not
+/// UTF-8.
+std::string pack_json(const nlohmann::json& value);
+
+/// The value given to pack_json(). Throws Error (communication) for other bytes.
+nlohmann::json unpack_json(std::string_view packed);
+
 }  // namespace lockstep::inline v0

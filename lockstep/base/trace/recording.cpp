@@ -97,13 +97,10 @@ std::string lines_of(const std::vector<ThreadEvents>& threads) {
   for (const auto& [event, thread] : lines) {
     auto [name, is_new] = quoted_names.try_emplace(event.name);
     if (is_new) name->second = quoted(event.name);
-    fmt::format_to(std::back_inserter(text),
-                   R"({{"t":{},"thread":{},"kind":"{}","name":{},"step":{})", event.time, *thread,
-                   to_string(event.kind), name->second, event.step);
-    if (event.number >= 0)
-      fmt::format_to(std::back_inserter(text), R"(,"number":{})", event.number);
-    if (event.sequence > 0)
-      fmt::format_to(std::back_inserter(text), R"(,"sequence":{})", event.sequence);
+    text += fmt::format(R"({{"t":{},"thread":{},"kind":"{}","name":{},"step":{})", event.time,
+                        *thread, to_string(event.kind), name->second, event.step);
+    if (event.number >= 0) text += fmt::format(R"(,"number":{})", event.number);
+    if (event.sequence > 0) text += fmt::format(R"(,"sequence":{})", event.sequence);
     text += "}\n";
   }
   return text;

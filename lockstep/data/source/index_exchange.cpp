@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json/json.h"
 
 namespace lockstep::inline v0::data {
 namespace {
@@ -123,20 +124,17 @@ std::string pack_shared(const NodeData& data, SharedSegment& memory) {
     at += aligned(array.size());
   }
   const json description = json::binary({data.description.begin(), data.description.end()});
-  std::string bytes;
-  json::to_cbor({{"handle", packed_numbers(std::vector<SharedSegment::Handle>{memory.handle()})},
-                 {"sizes", sizes},
-                 {"description", description}},
-                bytes);
-  return bytes;
+  return pack_json({{"handle", packed_numbers(std::vector<SharedSegment::Handle>{memory.handle()})},
+                    {"sizes", sizes},
+                    {"description", description}});
 }
 
 SharedSegment::Handle unpack_handle(const std::string& shared) {
-  return unpacked_numbers<SharedSegment::Handle>(json::from_cbor(shared).at("handle")).at(0);
+  return unpacked_numbers<SharedSegment::Handle>(unpack_json(shared).at("handle")).at(0);
 }
 
 NodeData unpack_shared(const std::string& shared, const SharedSegment& memory) {
-  const json packed = json::from_cbor(shared);
+  const json packed = unpack_json(shared);
   const auto& description = packed.at("description").get_binary();
   NodeData data{{description.begin(), description.end()}, {}};
   const std::byte* at = memory.data();
@@ -244,9 +242,7 @@ std::string pack_scan(const std::vector<std::uint64_t>& identities,
                       const std::vector<ScannedFile>& scanned) {
   json packed = {{"identities", packed_numbers(identities)}, {"files", json::array()}};
   for (const ScannedFile& file : scanned) packed["files"].push_back(pack(file));
-  std::string bytes;
-  json::to_cbor(packed, bytes);
-  return bytes;
+  return pack_json(packed);
 }
 
 std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
@@ -254,7 +250,7 @@ std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
   std::vector<ScannedFile> scanned(files.size());
   std::vector<std::uint64_t> first;
   for (std::size_t member = 0; member < packed.size(); ++member) {
-    const json scan = json::from_cbor(packed[member]);
+    const json scan = unpack_json(packed[member]);
     const auto identities = unpacked_numbers<std::uint64_t>(scan.at("identities"));
     if (member == 0) first = identities;
     if (identities.size() != first.size())

@@ -13,6 +13,7 @@
 #include "lockstep/base/fields/spec.h"
 #include "lockstep/base/file/file_kind.h"
 #include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/text/unicode.h"
@@ -257,19 +258,16 @@ void TextSource::set_info() {
 }
 
 NodeData TextSource::data() const {
-  std::string bytes;
-  nlohmann::json::to_cbor({{"schema", schema_->to_json()},
-                           {"stride", stride_},
-                           {"vocabulary_size", vocabulary_size_},
-                           {"end_label", end_label_}},
-                          bytes);
-  return {std::move(bytes),
+  return {pack_json({{"schema", schema_->to_json()},
+                     {"stride", stride_},
+                     {"vocabulary_size", vocabulary_size_},
+                     {"end_label", end_label_}}),
           {std::as_bytes(narrow_), std::as_bytes(wide_), std::as_bytes(ends_),
            std::as_bytes(windows_)}};
 }
 
 void TextSource::use(const NodeData& data, SharedSegment memory) {
-  const auto described = nlohmann::json::from_cbor(data.description);
+  const auto described = unpack_json(data.description);
   auto schema = TextSchema::from_checkpoint(described.at("schema"), files_.front().string());
   if (schema_) schema.adopt(schema_->content);  // content from the member that has read the files
   schema_ = std::make_shared<const TextSchema>(std::move(schema));

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fields/spec.h"
 #include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/csv/csv_reader.h"
@@ -240,21 +241,19 @@ void TextTableSource::set_info() {
 }
 
 NodeData TextTableSource::data() const {
-  std::string bytes;
-  nlohmann::json::to_cbor({{"schema", schema_->to_json()},
-                           {"vocabulary_size", vocabulary_size_},
-                           {"begin", targets_.begin},
-                           {"end", targets_.end},
-                           {"target_size", targets_.size},
-                           {"cut", cut_},
-                           {"missing", missing_},
-                           {"class_names", encode_strings(info_.class_names)}},
-                          bytes);
-  return {std::move(bytes), {std::as_bytes(tokens_), std::as_bytes(ends_), std::as_bytes(labels_)}};
+  return {pack_json({{"schema", schema_->to_json()},
+                     {"vocabulary_size", vocabulary_size_},
+                     {"begin", targets_.begin},
+                     {"end", targets_.end},
+                     {"target_size", targets_.size},
+                     {"cut", cut_},
+                     {"missing", missing_},
+                     {"class_names", encode_strings(info_.class_names)}}),
+          {std::as_bytes(tokens_), std::as_bytes(ends_), std::as_bytes(labels_)}};
 }
 
 void TextTableSource::use(const NodeData& data, SharedSegment memory) {
-  const auto described = nlohmann::json::from_cbor(data.description);
+  const auto described = unpack_json(data.description);
   auto schema = TextSchema::from_checkpoint(described.at("schema"), files_.front().string());
   if (schema_) schema.adopt(schema_->content);  // content from the member that has read the files
   schema_ = std::make_shared<const TextSchema>(std::move(schema));

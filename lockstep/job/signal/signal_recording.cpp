@@ -1,5 +1,6 @@
 #include "lockstep/job/signal/signal_recording.h"
 
+#include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <sys/eventfd.h>
 
@@ -70,10 +71,10 @@ class SignalRecording::Writer {
   void write() const {
     try {
       const auto path = trace::write_recording(trace::kRequestReason);
-      logger_->info("the last events are in {} (lockstep inspect {})", path.string(),
-                    path.parent_path().string());
+      logger_->info(fmt::format("the last events are in {} (lockstep inspect {})", path.string(),
+                                path.parent_path().string()));
     } catch (const std::exception& error) {
-      logger_->warn("the last events were not written: {}", error.what());
+      logger_->warn(fmt::format("the last events were not written: {}", error.what()));
     }
   }
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/model/layer/json_object.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network/network_json.h"
@@ -104,7 +105,8 @@ std::shared_ptr<const Layer> with_bias(const std::shared_ptr<const Layer>& layer
   if (options.at("use_bias").get<bool>()) return layer;
   options["use_bias"] = true;
   const auto* const type = std::ranges::find(kLayerTypes, name, &LayerType::name);
-  options = json::parse(options.dump());  // converts counts to unsigned, as layers read them
+  // Converts counts to unsigned, as layers read them.
+  options = parse_json(dump_json(options), ErrorCategory::input, name);
   JsonObject object(options, std::string(name));
   return type->read(object, {});
 }

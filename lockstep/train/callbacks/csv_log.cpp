@@ -108,7 +108,8 @@ void CsvLog::on_epoch_end(const EpochLogs& logs) {
     write();
   } catch (const Error& error) {
     if (!std::exchange(warned_, true))
-      logger_->warn("{}; the training continues, and the log is tried again", error.what());
+      logger_->warn(
+          fmt::format("{}; the training continues, and the log is tried again", error.what()));
   }
 }
 

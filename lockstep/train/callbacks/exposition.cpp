@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "lockstep/base/text.h"
 
@@ -47,9 +46,9 @@ std::string_view media_type(Exposition format) {
 
 void ExpositionWriter::begin(std::string_view name, std::string_view type, std::string_view unit,
                              std::string_view help) {
-  fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
   if (format_ == Exposition::open_metrics && !unit.empty())
-    fmt::format_to(std::back_inserter(text_), "# UNIT {} {}\n", name, unit);
+    text_ += fmt::format("# UNIT {} {}\n", name, unit);
 }
 
 void ExpositionWriter::begin_counter(std::string_view name, std::string_view unit,
@@ -68,11 +67,11 @@ void ExpositionWriter::add(double value, const Labels& labels) {
   text_ += sample_;
   char before = '{';
   for (const auto& [name, content] : labels) {
-    fmt::format_to(std::back_inserter(text_), "{}{}=\"{}\"", before, name, escaped_label(content));
+    text_ += fmt::format("{}{}=\"{}\"", before, name, escaped_label(content));
     before = ',';
   }
   if (!labels.empty()) text_ += '}';
-  fmt::format_to(std::back_inserter(text_), " {}\n", number_text(value));
+  text_ += fmt::format(" {}\n", number_text(value));
 }
 
 void ExpositionWriter::histogram(std::string_view name, std::string_view unit,
@@ -87,8 +86,7 @@ void ExpositionWriter::histogram(std::string_view name, std::string_view unit,
     add(static_cast<double>(count),
         {{"le", is_last ? "+Inf" : fmt::format("{:#}", values.bounds()[i])}});
   }
-  fmt::format_to(std::back_inserter(text_), "{}_sum {}\n{}_count {}\n", name,
-                 number_text(values.sum()), name, count);
+  text_ += fmt::format("{}_sum {}\n{}_count {}\n", name, number_text(values.sum()), name, count);
 }
 
 std::string ExpositionWriter::finish() && {

@@ -90,7 +90,7 @@ MetricsExporter::MetricsExporter(MetricsExporterOptions options, std::shared_ptr
   });
   MetricsAddress address = *options_.address;
   address.port = server_->port();
-  logger_->info("metrics for Prometheus are at http://{}/metrics", address.text());
+  logger_->info(fmt::format("metrics for Prometheus are at http://{}/metrics", address.text()));
 }
 
 MetricsExporter::~MetricsExporter() = default;
@@ -213,9 +213,9 @@ void MetricsExporter::on_train_end(const TrainEnd& end) {
                                            : State::failed);
   write_file();
   if (values_.failed_writes > 0)
-    logger_->warn(
+    logger_->warn(fmt::format(
         "the metrics could not be written to {} {}", options_.file.string(),
-        values_.failed_writes == 1 ? "once" : fmt::format("{} times", values_.failed_writes));
+        values_.failed_writes == 1 ? "once" : fmt::format("{} times", values_.failed_writes)));
 }
 
 void MetricsExporter::on_exception(const std::exception& /*error*/) {
@@ -231,8 +231,8 @@ void MetricsExporter::write_file() {
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     if (values_.failed_writes++ == 0)
-      logger_->warn("{}; the training continues, and the metrics are written again later",
-                    error.what());
+      logger_->warn(fmt::format(
+          "{}; the training continues, and the metrics are written again later", error.what()));
   }
 }
 

@@ -41,7 +41,7 @@ void Stragglers::on_batch_end(const StepLogs& logs) {
   const auto added = static_cast<std::int64_t>(report_.steps());
   if (logs.step % steps_ != 0 || added + 1 < steps_) return;
   for (const std::string& sentence : allreduce::to_sentences(report_.stragglers(), names_))
-    logger_->warn("step {}: {}", logs.step, sentence);
+    logger_->warn(fmt::format("step {}: {}", logs.step, sentence));
   report_.restart();
 }
 

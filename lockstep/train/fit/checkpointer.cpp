@@ -58,10 +58,10 @@ void Checkpointer::restore_best(const std::optional<checkpoint::BestMark>& best)
                             }).front();
   if (found.empty()) {
     if (strategy.is_chief())
-      strategy.session().logger()->warn(
+      strategy.session().logger()->warn(fmt::format(
           "{} has no checkpoint with the best {}, {}, of the earlier run: the best from now on "
           "counts",
-          plan_.directory.string(), best->metric, best->value);
+          plan_.directory.string(), best->metric, best->value));
     return;
   }
   saved_best_ = best->value;
@@ -106,10 +106,10 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
     if (is_end) throw;
     if (mark) monitor_->set_best(saved_best_, 0);  // no checkpoint has the new value
     if (strategy.is_chief())
-      log.warn(
+      log.warn(fmt::format(
           "step {} was not saved; the training continues, and saves again when the next checkpoint "
           "is due: {}",
-          state.step, error.what());
+          state.step, error.what()));
     return std::nullopt;
   }
   saved_step_ = state.step;
@@ -117,10 +117,10 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
   if (health.is_healthy())
     unconfirmed_ = path;
   else if (strategy.is_chief())
-    log.warn(
+    log.warn(fmt::format(
         "{} is marked as not healthy, because the last {} steps were skipped: --resume uses an "
         "older checkpoint",
-        path.string(), health.skips_in_a_row());
+        path.string(), health.skips_in_a_row()));
   return path;
 }
 

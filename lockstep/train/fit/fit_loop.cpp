@@ -31,10 +31,10 @@ void log_wire_error(strategy::LocalReplicas& replicas, allreduce::WireType wire)
   const strategy::Strategy& strategy = replicas.strategy();
   if (wire == allreduce::WireType::float32 || !strategy.is_chief()) return;
   const allreduce::WireError& error = replicas[0].buckets().wire_error();
-  strategy.session().logger()->info(
+  strategy.session().logger()->info(fmt::format(
       "gradients are exchanged as {}: the sum of the first step differs from that in float32 by "
       "{:.2e} of its norm, and by at most {:.2e} in one element",
-      to_string(wire), error.relative, error.largest);
+      to_string(wire), error.relative, error.largest));
 }
 
 /// Warns of bounded outputs: a cross-entropy loss applies a softmax or a sigmoid itself.
@@ -47,11 +47,11 @@ void warn_of_activation(const strategy::Strategy& strategy, const model::Network
   const auto type = std::ranges::find_if(
       model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
   if (type == model::kLayerTypes.end() || !type->is_activation) return;
-  strategy.session().logger()->warn(
+  strategy.session().logger()->warn(fmt::format(
       "[{}] the network ends with a {}, and the cross-entropy loss applies a {} to its "
       "outputs{}: training on both is slow and keeps the loss high; remove the layer from the "
       "network (evaluate and predict compute probabilities from the logits)",
-      last.name, type->name, applied, type->name == applied ? " too" : "");
+      last.name, type->name, applied, type->name == applied ? " too" : ""));
 }
 
 /// Logs the memory on GPUs, where it limits the batch size, and if activations are recomputed.
@@ -65,12 +65,12 @@ void log_memory(strategy::LocalReplicas& replicas) {
   const std::size_t slots = replicas[0].optimizer().slot_names().size() *
                             replicas.network().trained().flat_size() * sizeof(float);
   const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kBytes; };
-  strategy.session().logger()->info(
+  strategy.session().logger()->info(fmt::format(
       "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "
       "{:.1f}{}",
       to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters),
       mebibytes(memory.gradients), mebibytes(slots), mebibytes(memory.activations),
-      recomputes ? " (some are computed again)" : "");
+      recomputes ? " (some are computed again)" : ""));
 }
 
 /// Logs the chosen implementations, and the time if algorithms were measured, which can delay the
@@ -80,11 +80,13 @@ void log_choosing(strategy::LocalReplicas& replicas) {
   if (!strategy.is_chief()) return;
   const model::Backend& backend = replicas[0].model().backend();
   for (const std::string& choice : backend.choices())
-    strategy.session().logger()->info("{} computes {}", to_string(strategy.device(0)), choice);
+    strategy.session().logger()->info(
+        fmt::format("{} computes {}", to_string(strategy.device(0)), choice));
   const double seconds = backend.tuning_seconds();
   if (seconds == 0) return;
-  strategy.session().logger()->info("{} measured the algorithms of its convolutions in {:.1f} s",
-                                    to_string(strategy.device(0)), seconds);
+  strategy.session().logger()->info(
+      fmt::format("{} measured the algorithms of its convolutions in {:.1f} s",
+                  to_string(strategy.device(0)), seconds));
 }
 
 }  // namespace
@@ -223,14 +225,14 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
                                                            weights.uninitialized_head.empty())
                                   : std::string();
     if (!other.empty())
-      strategy_.session().logger()->warn("the weights of {} are those of other data: {}",
-                                         weights.file.string(), other);
+      strategy_.session().logger()->warn(fmt::format(
+          "the weights of {} are those of other data: {}", weights.file.string(), other));
     return weights;
   }
   if (strategy_.is_chief())
     strategy_.session().logger()->info(
-        "pretrained weights are ignored: the training resumes from {}",
-        checkpoints_.restored_from()->string());
+        fmt::format("pretrained weights are ignored: the training resumes from {}",
+                    checkpoints_.restored_from()->string()));
   return std::nullopt;
 }
 
@@ -264,11 +266,11 @@ bool FitLoop::warn_of_single_values(std::int64_t samples, std::string_view when)
       replicas_.network(), samples, strategy_.num_replicas_in_sync(), plan_.trainer.accumulate,
       plan_.trainer.normalization);
   if (node != nullptr && strategy_.is_chief())
-    strategy_.session().logger()->warn(
+    strategy_.session().logger()->warn(fmt::format(
         "[{}] a micro-batch has a single value per channel in {}, which is normalized to 0 "
         "whatever "
         "it is: use a larger batch, fewer replicas or micro-batches, or synchronized normalization",
-        node->name, when);
+        node->name, when));
   return node != nullptr;
 }
 
@@ -296,7 +298,8 @@ void FitLoop::train_step() {
 /// Each rank checks the records that it has read.
 void FitLoop::warn_of_values(const std::vector<data::Batch>& parts) const {
   const std::string text = not_finite_text(plan_.dataset.source(), parts);
-  if (!text.empty()) strategy_.session().logger()->warn("step {}: {}", position_.step, text);
+  if (!text.empty())
+    strategy_.session().logger()->warn(fmt::format("step {}: {}", position_.step, text));
 }
 
 void FitLoop::end_step(const strategy::StepResult& result) {

@@ -17,6 +17,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fields/bound_fields.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sample/record_source.h"
 #include "lockstep/data/table/schema.h"
@@ -95,18 +96,18 @@ void warn_of_differences(const checkpoint::TrainingState& state, const FitPlan& 
   const nlohmann::json& saved = *state.configuration;
   const std::int64_t end = saved.value(kStepsKey, schedule.total_steps);
   if (trains && schedule.depends_on_end() && end != schedule.total_steps)
-    log.warn(
+    log.warn(fmt::format(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
-        end, schedule.total_steps);
+        end, schedule.total_steps));
   for (const BoundField& field : fields_of(plan.trainer)) {
     if (field.text->role != Role::resume_warn) continue;
     const std::string before = earlier(saved, field.text->key);
     if (const std::string now = field.print(); before != now)
-      log.warn("{}: {} in the earlier run; {} with {}", field.label(),
-               before.empty() ? "none" : before,
-               trains ? "the training continues" : "no step is left to train",
-               now.empty() ? "none" : now);
+      log.warn(fmt::format("{}: {} in the earlier run; {} with {}", field.label(),
+                           before.empty() ? "none" : before,
+                           trains ? "the training continues" : "no step is left to train",
+                           now.empty() ? "none" : now));
   }
 }
 
@@ -165,7 +166,7 @@ void check_same_network(const std::string& path, const nlohmann::json& saved,
   if (current.at("name") != name) refuse(expected, current.at("name").get<std::string>());
   for (const char* key : {"input", "inputs", "outputs"}) {
     const auto text_of = [key](const nlohmann::json& description) {
-      return description.contains(key) ? description.at(key).dump() : "none";
+      return description.contains(key) ? dump_json(description.at(key)) : "none";
     };
     if (text_of(saved) != text_of(current))
       refuse(fmt::format("{}, with \"{}\": {}", expected, key, text_of(saved)), text_of(current));
@@ -178,8 +179,8 @@ void check_same_network(const std::string& path, const nlohmann::json& saved,
     if (type != other) refuse(fmt::format("{}, with {} as layer {}", expected, type, i), other);
     for (const auto& [key, value] : layers[i].items())
       if (const auto found = others[i].value(key, nlohmann::json()); found != value)
-        refuse(fmt::format("{}, with \"{}\": {} in layer {}", expected, key, value.dump(), i),
-               found.dump());
+        refuse(fmt::format("{}, with \"{}\": {} in layer {}", expected, key, dump_json(value), i),
+               dump_json(found));
   }
   if (layers.size() != others.size())
     refuse(fmt::format("{}, with {} layers", expected, layers.size()),
@@ -196,7 +197,7 @@ void warn_of_network(const std::string& path, const nlohmann::json& saved,
   try {
     check_same_network(path, before, *current);
   } catch (const Error& error) {
-    log.warn("the network is another one than in the earlier run: {}", error.what());
+    log.warn(fmt::format("the network is another one than in the earlier run: {}", error.what()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/model/compiled/device_speed.h"
 
@@ -28,9 +29,7 @@ Json to_json(const model::ProfiledPiece& piece) {
 }
 
 /// Replaces invalid UTF-8, so that a name cannot make the file fail.
-std::string line_of(const Json& object) {
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string line_of(const Json& object) { return dump_json(object) + "\n"; }
 
 }  // namespace
 
@@ -68,10 +67,10 @@ std::optional<model::Profile> Profiling::end() {
   replicas_[0].set_profile(nullptr);
   if (profile_->steps() > 0)
     return profile_->result(model::measure_speed(replicas_[0].model().backend()));
-  replicas_.strategy().session().logger()->warn(
+  replicas_.strategy().session().logger()->warn(fmt::format(
       "[{}] no profile is written: the training ended within its first {} steps, which are not "
       "measured",
-      path_.string(), model::StepProfile::kWarmUpSteps);
+      path_.string(), model::StepProfile::kWarmUpSteps));
   return std::nullopt;
 }
 
@@ -88,7 +87,7 @@ void Profiling::write(const model::Profile& profile, bool fails_anyway) {
     file_->commit();
   } catch (const Error& error) {
     if (!fails_anyway) throw;
-    replicas_.strategy().session().logger()->warn("{}", error.what());
+    replicas_.strategy().session().logger()->warn(error.what());
   }
 }
 

@@ -20,7 +20,8 @@ namespace lockstep::inline v0::train {
 void log_tokenizer_source(const strategy::Strategy& strategy, const data::TextSchema& text) {
   if (!strategy.is_chief()) return;
   if (const std::string reason = text.why_content(); !reason.empty())
-    strategy.session().logger()->info("using the tokenizer in the checkpoint: {}", reason);
+    strategy.session().logger()->info(
+        fmt::format("using the tokenizer in the checkpoint: {}", reason));
 }
 
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
@@ -144,9 +145,9 @@ void report_table(const strategy::Strategy& strategy, const data::Dataset& datas
   const auto& table = dataset.source().info().table;
   if (!strategy.is_chief() || !table) return;
   const auto logger = strategy.session().logger();
-  logger->info("{}: {}", dataset.description(), table->summary(trained));
+  logger->info(fmt::format("{}: {}", dataset.description(), table->summary(trained)));
   if (const std::string statistics = table->statistics(); trained == nullptr && !statistics.empty())
-    logger->info("standardized columns: {}", statistics);
+    logger->info(fmt::format("standardized columns: {}", statistics));
   for (const std::string& warning : table->warnings(trained)) logger->warn(warning);
 }
 

@@ -157,7 +157,7 @@ std::filesystem::path weights_file(const std::filesystem::path& source, Logger& 
   for (const checkpoint::CheckpointInfo& info : checkpoints) {
     try {
       checkpoint::check_contents(info.path, checkpoint::read_manifest(info.path));
-      if (!damage.empty()) log.warn("skipped a checkpoint: {}", damage);
+      if (!damage.empty()) log.warn(fmt::format("skipped a checkpoint: {}", damage));
       if (const std::string best = checkpoint::describe_best(path, info.path); !best.empty())
         log.info(best);
       return info.path / checkpoint::kModelFile;
@@ -233,8 +233,8 @@ void read_first_rows(std::vector<NamedWeight>& wanted, const StoredTensors& stor
     if (shape.size() != 2 || weight.shape.size() != 2 || shape[1] != weight.shape[1] ||
         shape[0] == weight.shape[0] || shape[0] < (file.is_onnx() ? read : weight.shape[0]))
       continue;
-    log.info("of the {} rows of {} in {}, the first {} are read", shape[0], weight.name,
-             file.path().string(), std::min(shape[0], weight.shape[0]));
+    log.info(fmt::format("of the {} rows of {} in {}, the first {} are read", shape[0], weight.name,
+                         file.path().string(), std::min(shape[0], weight.shape[0])));
     const std::int64_t rows = std::min(shape[0], weight.shape[0]);
     weight.values = weight.values.first(static_cast<std::size_t>(rows * shape[1]));
     weight.shape = shape;
@@ -259,7 +259,8 @@ void adapt_to_gpt2(std::vector<NamedWeight>& wanted, const StoredTensors& stored
       weight.transposed = true;
       std::swap(weight.shape[0], weight.shape[1]);
     }
-  log.info("{} is read as a GPT-2 of Hugging Face: with kernels [inputs, outputs]", file);
+  log.info(
+      fmt::format("{} is read as a GPT-2 of Hugging Face: with kernels [inputs, outputs]", file));
 }
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('/') + 1); }
@@ -424,7 +425,7 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   std::vector<float> buffers(arrays.buffers.begin(), arrays.buffers.end());
   const std::string prefix = own ? "" : wrapper_prefix(file, network);
   if (!prefix.empty())
-    log.info("the names in {} are read without \"{}\"", file.path().string(), prefix);
+    log.info(fmt::format("the names in {} are read without \"{}\"", file.path().string(), prefix));
   std::vector<NamedWeight> wanted =
       own ? own_weights(network, parameters, buffers)
           : torch_weights(network, parameters, buffers, kWhere, file.path().string());
@@ -436,10 +437,10 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   if (file.is_onnx() && from.map.empty() &&
       !Comparison(stored, wanted, head, uninitialized_head).fits())
     if (auto paired = paired_by_order(file, wanted, uninitialized_head)) {
-      log.warn(
+      log.warn(fmt::format(
           "the weights of {} are read by their order and shapes, as names differ; if layers of one "
           "shape are in another order there, rename them (--map)",
-          file.path().string());
+          file.path().string()));
       stored = std::move(*paired);
     }
 
@@ -465,10 +466,10 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
                 fmt::format("got {}{}", comparison.differences(), advice));
   }
   if (comparison.loses_weights())
-    log.warn(
+    log.warn(fmt::format(
         "{} has weights that the network has no place for: unless they are another head, it does "
         "not compute what the network of the file computes",
-        file.path().string());
+        file.path().string()));
   for (const auto& [tensor, entry] : comparison.loaded()) read(file, *entry, *tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());
   std::ranges::copy(buffers, arrays.buffers.begin());

@@ -76,7 +76,8 @@ void BucketTuning::add_step(double seconds) {
       .wait();
   chosen_ = tuner_->choose();
   set_bytes(chosen_);
-  if (strategy.is_chief()) strategy.session().logger()->info("buckets of {}", tuner_->describe());
+  if (strategy.is_chief())
+    strategy.session().logger()->info(fmt::format("buckets of {}", tuner_->describe()));
   tuner_.reset();
 }
 

@@ -26,16 +26,17 @@ std::optional<std::string> StepHealth::add(const strategy::StepResult& result, s
   Logger& log = *strategy_.session().logger();
   if (result.overflow) {
     if (strategy_.is_chief())
-      log.info("step {} skipped: the gradient overflowed; loss scale {} becomes {}", step,
-               result.loss_scale, next_scale);
+      log.info(fmt::format("step {} skipped: the gradient overflowed; loss scale {} becomes {}",
+                           step, result.loss_scale, next_scale));
     return std::nullopt;
   }
   const std::string why = reason(result);
   ++skipped_steps_;
   ++skips_in_a_row_;
   if (strategy_.is_chief() && is_power_of_ten(skips_in_a_row_))
-    log.warn("step {} skipped: {}{}", step, why,
-             skips_in_a_row_ == 1 ? "" : fmt::format("; {} in a row", skips_in_a_row_));
+    log.warn(
+        fmt::format("step {} skipped: {}{}", step, why,
+                    skips_in_a_row_ == 1 ? "" : fmt::format("; {} in a row", skips_in_a_row_)));
   if (skips_in_a_row_ != kMaxSkipsInARow) return std::nullopt;
   return fmt::format("{} skipped steps in a row, the last one ({}) for a {}", kMaxSkipsInARow, step,
                      why);

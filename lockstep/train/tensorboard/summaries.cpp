@@ -59,7 +59,8 @@ void Summaries::attempt(const std::function<void()>& write) {
     write();
   } catch (const Error& error) {
     if (!std::exchange(warned_, true))
-      logger_->warn("{}; the training continues, and summaries are tried again", error.what());
+      logger_->warn(
+          fmt::format("{}; the training continues, and summaries are tried again", error.what()));
   }
 }
 
@@ -243,7 +244,8 @@ void Summaries::on_train_end(const TrainEnd& end) {
   const std::int64_t lost = train_.lost_events() + (validation_ ? validation_->lost_events() : 0) +
                             (session_ ? session_->lost_events() : 0) + unwritten_;
   if (lost > 0)
-    logger_->warn("[{}] {} points of the summaries are lost", directory_.string(), lost);
+    logger_->warn(
+        fmt::format("[{}] {} points of the summaries are lost", directory_.string(), lost));
 }
 
 }  // namespace lockstep::inline v0::train

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file/input_file.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/mapped_file.h"
@@ -166,26 +167,23 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
 }
 
 NodeData CsvSource::data() const {
-  std::string bytes;
   nlohmann::json problems = nlohmann::json::array();
   for (const auto& [row, problem] : own_.problems)
     problems.push_back({row, problem.where, problem.expected, problem.actual});
-  nlohmann::json::to_cbor({{"schema", schema_.to_json()},
-                           {"records", records_},
-                           {"targets", targets_},
-                           {"has_label", has_label_},
-                           {"label_text", label_text_},
-                           {"is_known", is_known_},
-                           {"infers_schema", infers_schema_},
-                           {"problems", problems}},
-                          bytes);
-  return {std::move(bytes),
+  return {pack_json({{"schema", schema_.to_json()},
+                     {"records", records_},
+                     {"targets", targets_},
+                     {"has_label", has_label_},
+                     {"label_text", label_text_},
+                     {"is_known", is_known_},
+                     {"infers_schema", infers_schema_},
+                     {"problems", problems}}),
           {std::as_bytes(rows_.values), std::as_bytes(rows_.targets), std::as_bytes(rows_.labels),
            std::as_bytes(rows_.ends), std::as_bytes(rows_.members), std::as_bytes(rows_.series)}};
 }
 
 void CsvSource::use(const NodeData& data, SharedSegment memory) {
-  const auto described = nlohmann::json::from_cbor(data.description);
+  const auto described = unpack_json(data.description);
   schema_ = TableSchema::from_checkpoint(described.at("schema"), file_.string());
   records_ = described.at("records");
   targets_ = described.at("targets");
