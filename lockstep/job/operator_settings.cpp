@@ -73,6 +73,16 @@ OperatorSettings OperatorSettings::from_lines(std::string_view lines) {
   });
 }
 
+std::vector<std::string> OperatorSettings::of_wrapped_loops() const {
+  OperatorSettings others = *this;
+  others.stall_timeout.reset();
+  others.start_timeout.reset();
+  std::vector<std::string> names;
+  for (const BoundField& field : fields_of(others))
+    if (!field.is_standard()) names.push_back(variable_of(field));
+  return names;
+}
+
 std::vector<std::string> similar_variables() {
   const OperatorSettings settings;
   std::vector<std::string> names;

@@ -29,6 +29,8 @@ struct OperatorSettings {
   /// Lines "LOCKSTEP_NAME=value" of the fields that are set, for from_lines().
   std::string lines() const;
   static OperatorSettings from_lines(std::string_view lines);  ///< what lines() returned
+  /// The variables that are set, and that only loops with a wrapper use: "LOCKSTEP_TRACE".
+  std::vector<std::string> of_wrapped_loops() const;
 };
 
 /// Warnings about variables of this process that are similar to those of OperatorSettings:

@@ -1,6 +1,7 @@
 #include "lockstep/strategy/strategy.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/failure.h"
+#include "lockstep/job/operator_settings.h"
 #include "lockstep/job/placement/device_share.h"
 #include "lockstep/job/placement/traffic_interface.h"
 #include "lockstep/strategy/replica_threads.h"
@@ -32,6 +34,10 @@ Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
 
 void Strategy::start(const StrategyOptions& options) {
   session().reset_failure();
+  if (session().is_chief())
+    for (const std::string& name : session().settings().of_wrapped_loops())
+      session().logger()->warn(fmt::format(
+          "{} has no effect here: only programs that wrap a loop of their own use it", name));
   const int cores = std::max(1, job::share_of_cores(session()) / local_replicas());
   threads_ = std::make_unique<ReplicaThreads>(
       local_replicas(), cores,

@@ -12,6 +12,7 @@ namespace lockstep::inline v0::job {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 OperatorSettings settings_of(const std::map<std::string, std::string>& variables) {
@@ -45,6 +46,7 @@ TEST(OperatorSettings, ReachOtherRanksAsLines) {
   EXPECT_EQ(other.trace.file, "x=y.json");
   EXPECT_EQ(other.start_timeout, std::nullopt);
   EXPECT_EQ(other.lines(), settings.lines());
+  EXPECT_THAT(other.of_wrapped_loops(), ElementsAre("LOCKSTEP_TRACE"));
 }
 
 TEST(OperatorSettings, RejectWhatIsNotANumberOfSeconds) {

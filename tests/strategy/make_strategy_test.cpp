@@ -26,6 +26,18 @@ TEST(MakeStrategy, ChoosesByRanksAndDevices) {
   EXPECT_EQ(make_strategy(session, "auto", cpus(3))->name(), "mirrored");
 }
 
+TEST(MakeStrategy, NamesVariablesThatOnlyWrappedLoopsUse) {
+  setenv("LOCKSTEP_BUCKET_BYTES", "1000", 1);
+  job::Session session(0, nullptr);
+  unsetenv("LOCKSTEP_BUCKET_BYTES");
+  ::testing::internal::CaptureStderr();
+  static_cast<void>(make_strategy(session, "auto", cpus(1)));
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "lockstep: warning: LOCKSTEP_BUCKET_BYTES has no effect here: only programs that wrap a "
+      "loop of their own use it\n");
+}
+
 TEST(MakeStrategy, UsesTheNamedStrategy) {
   job::Session session(0, nullptr);
   const auto strategy = make_strategy(session, "multi-worker-mirrored", cpus(2));
