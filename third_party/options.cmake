@@ -4,12 +4,16 @@ add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(lockstep_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   -Wno-sign-conversion
-                                                  -Wnon-virtual-dtor -Woverloaded-virtual)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor$<SEMICOLON>-Woverloaded-virtual>)
 # GCC 12 reports false positives: uninitialized registers in its AVX-512 intrinsics (GCC bug
 # 105593), and overlaps in "text" + string (GCC bug 105651) and in copies of strings.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict
     -Wno-stringop-overflow)
+endif()
+# Memory is cheaper than the tenth of the time that GCC spends on collecting it.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(lockstep_options INTERFACE --param=ggc-min-heapsize=524288)
 endif()
 # Failed checks show file names relative to the checkout.
 target_compile_options(lockstep_options INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
@@ -40,58 +44,96 @@ if(LOCKSTEP_SANITIZE)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 
-# Compiles 16 sources of TARGET at once, which takes less than half of the time. LOCKSTEP_UNITY=OFF
-# is for who changes one source again and again.
+# Compiles sources of TARGET together: what they share, headers and templates, is compiled once.
+# Position-independent, for the shared libraries and as the precompiled headers.
+# LOCKSTEP_UNITY=OFF is for who changes one source again and again.
 function(lockstep_group_sources TARGET)
-  set_target_properties(${TARGET} PROPERTIES
-    UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${TARGET} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE 48)
   # GCC treats an included source as a header.
   target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
+# Of code that runs rarely: it compiles in two thirds of the time.
+if(LOCKSTEP_SANITIZE)
+  # Without optimization, GCC does not detect that LOCKSTEP_CHECK(false) does not return.
+  set(lockstep_rare_options -O0 -Wno-return-type)
+else()
+  set(lockstep_rare_options $<$<CONFIG:Release>:-Og>)
+endif()
+
+# lockstep_precompile_later(NAME FIRST [HEADER…]): NAME uses the precompiled headers of FIRST: the
+# common ones and these. Deferred, because the folder may add sources.
+function(lockstep_precompile_later NAME FIRST)
+  set(headers REUSE_FROM ${FIRST})
+  if(NAME STREQUAL FIRST)
+    set(headers ${ARGN})
+  endif()
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile ${NAME} ${headers})")
+endfunction()
+
+# lockstep_part(MODULE PART SOURCE…): the objects lockstep_MODULE_PART, for all its libraries.
+function(lockstep_part MODULE PART)
+  set(part lockstep_${MODULE}_${PART})
+  add_library(${part} OBJECT ${ARGN})
+  get_target_property(libraries lockstep_${MODULE} LOCKSTEP_PART_LIBRARIES)
+  target_link_libraries(${part} PRIVATE lockstep_options ${libraries})
+  target_sources(lockstep_${MODULE} PRIVATE $<TARGET_OBJECTS:${part}>)
+  set_property(TARGET lockstep_${MODULE} APPEND PROPERTY LOCKSTEP_OBJECT_PARTS ${part})
+endfunction()
+
+# lockstep_often(TARGET): its sources run often. OpenMP is for loops of some of them; the flag is
+# everywhere, for the same precompiled headers.
+function(lockstep_often TARGET)
+  target_compile_options(${TARGET} PRIVATE ${OpenMP_CXX_FLAGS})
+  lockstep_precompile_later(${TARGET} lockstep_base)
+  lockstep_group_sources(${TARGET})
+endfunction()
+
+# lockstep_rarely(TARGET): its sources run rarely.
+function(lockstep_rarely TARGET)
+  target_compile_options(${TARGET} PRIVATE ${lockstep_rare_options})
+  lockstep_precompile_later(${TARGET} lockstep_base_rare
+    <fmt/ranges.h> <nlohmann/json.hpp> <spdlog/logger.h>)
+  lockstep_group_sources(${TARGET})
+endfunction()
+
 # One module: a static library of these sources that depends only on the modules in DEPENDS. Private
-# flags, such as warnings, are not exported by an installed Lockstep. The sources in FUSES are
-# compiled alone: beside others, the compiler would fuse other multiplications with additions and
-# round differently. The test Structure.Fused finds what is not listed.
+# flags, such as warnings, are not exported by an installed Lockstep. SOURCES run for each step,
+# operation or record, and are optimized for speed. Those in FUSES are too, but compiled alone:
+# beside others, the compiler would fuse other multiplications with additions and round differently;
+# the test Structure.Fused finds what is not listed. RARE are the others, which run once per run,
+# file or error.
 function(lockstep_module NAME)
-  cmake_parse_arguments(MODULE "" "" "SOURCES;FUSES;DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(MODULE "" "" "SOURCES;FUSES;RARE;DEPENDS;PRIVATE" ${ARGN})
   # Header-only libraries that no public header includes are not exported either.
   list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$"
     "$<BUILD_INTERFACE:\\1>")
-  add_library(lockstep_${NAME} STATIC ${MODULE_SOURCES})
-  target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options>
-    ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
-  target_include_directories(lockstep_${NAME} INTERFACE
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME
-    ${NAME})
-  # Only the modules that calculate are optimized for speed; the others compile faster, and round
-  # as with -O3. The precompiled headers are those of the first module with the same flags: OpenMP
-  # adds one.
-  set(first device)
-  if(NOT NAME MATCHES "^(base|random|allreduce|model|data|device|interop)$")
-    set(first net)
-    if(LOCKSTEP_SANITIZE)
-      # Without optimization, GCC does not detect that LOCKSTEP_CHECK(false) does not return.
-      target_compile_options(lockstep_${NAME} PRIVATE -O0 -Wno-return-type)
-    else()
-      target_compile_options(lockstep_${NAME} PRIVATE
-        $<$<CONFIG:Release>:-O1$<SEMICOLON>-fexpensive-optimizations>)
+  set(module lockstep_${NAME})
+  set(libraries ${MODULE_DEPENDS} ${MODULE_PRIVATE})
+  list(REMOVE_ITEM libraries OpenMP::OpenMP_CXX)
+  if(MODULE_SOURCES)
+    add_library(${module} STATIC ${MODULE_SOURCES} ${MODULE_FUSES})
+    lockstep_often(${module})
+    if(NOT LOCKSTEP_SANITIZE)
+      set_property(SOURCE ${MODULE_FUSES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+      if(NAME STREQUAL device)  # some tests replace parts of it
+        set_target_properties(${module} PROPERTIES UNITY_BUILD OFF)
+      endif()
     endif()
+  else()
+    add_library(${module} STATIC ${MODULE_RARE})
+    lockstep_rarely(${module})
   endif()
-  set(reuse REUSE_FROM lockstep_${first})
-  if(OpenMP::OpenMP_CXX IN_LIST MODULE_PRIVATE OR NAME STREQUAL first)
-    set(reuse "")
+  set_target_properties(${module} PROPERTIES EXPORT_NAME ${NAME}
+    LOCKSTEP_PART_LIBRARIES "${libraries}")
+  target_link_libraries(${module} PUBLIC $<BUILD_INTERFACE:lockstep_options>
+    ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
+  target_include_directories(${module} INTERFACE
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  if(MODULE_SOURCES AND MODULE_RARE)
+    lockstep_part(${NAME} rare ${MODULE_RARE})
+    lockstep_rarely(${module}_rare)
   endif()
-  # Deferred, because the folder may add sources.
-  cmake_language(EVAL CODE
-    "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
-  # Some tests replace parts of the device.
-  if(LOCKSTEP_SANITIZE OR NOT NAME STREQUAL device)
-    lockstep_group_sources(lockstep_${NAME})
-  endif()
-  if(NOT LOCKSTEP_SANITIZE)
-    set_property(SOURCE ${MODULE_FUSES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
-  endif()
-  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES lockstep_${NAME})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES ${module})
 endfunction()

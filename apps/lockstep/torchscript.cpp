@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file/input_file.h"
 #include "lockstep/base/system/loaded_library.h"
+#include "lockstep/base/version.h"
 #include "lockstep/interop/torch/module/torchscript_plugin.h"
 
 namespace lockstep::inline v0::apps {

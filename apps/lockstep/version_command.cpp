@@ -11,7 +11,9 @@
 #include "apps/lockstep/command_line/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
+#include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/version.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/cuda/library/cudnn_version.h"
 
@@ -47,7 +49,8 @@ void print_text(const Json& versions) {
       fmt::print("{:<10} built with {}, loaded {}\n", name, value["built"].get<std::string>(),
                  value["loaded"].get<std::string>());
     else
-      fmt::print("{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+      fmt::print("{:<10} {}\n", name,
+                 value.is_string() ? value.get<std::string>() : dump_json(value));
   }
 }
 
@@ -77,7 +80,7 @@ void add_version_command(CLI::App& program) {
   add_json_option(*command, *json, "Print one JSON object");
   command->callback([json] {
     if (*json)
-      fmt::print("{}\n", program_versions().dump());
+      fmt::print("{}\n", dump_json(program_versions()));
     else
       print_text(program_versions());
   });

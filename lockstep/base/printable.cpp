@@ -7,15 +7,15 @@
 namespace lockstep::inline v0 {
 namespace {
 
-struct Range {
+struct CodeRange {
   char32_t first;
   char32_t last;
 };
-constexpr std::array<Range, 5> kControls = {{{0x00, 0x1F},
-                                             {0x7F, 0x9F},  // DEL and C1
-                                             {0x200E, 0x200F},
-                                             {0x2028, 0x202E},
-                                             {0x2066, 0x2069}}};
+constexpr std::array<CodeRange, 5> kControls = {{{0x00, 0x1F},
+                                                 {0x7F, 0x9F},  // DEL and C1
+                                                 {0x200E, 0x200F},
+                                                 {0x2028, 0x202E},
+                                                 {0x2066, 0x2069}}};
 
 std::size_t length_by_lead(unsigned char lead) {
   if (lead < 0x80) return 1;
@@ -70,7 +70,7 @@ std::string printable(std::string_view text, std::string_view kept) {
     const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
     const char32_t code = length == 0 ? 0 : code_point(text, length);
     const bool is_control = std::ranges::any_of(
-        kControls, [code](Range range) { return code >= range.first && code <= range.last; });
+        kControls, [code](CodeRange range) { return code >= range.first && code <= range.last; });
     if (!is_control || kept.find(character) != std::string_view::npos)
       shown += character;
     else

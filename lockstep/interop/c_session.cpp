@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
 #include "lockstep/job/failure.h"
 
 namespace lockstep::inline v0::interop {

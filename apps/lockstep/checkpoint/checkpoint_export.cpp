@@ -1,7 +1,6 @@
 #include "apps/lockstep/checkpoint/checkpoint_export.h"
 
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "lockstep/base/file/input_file.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/torch_file.h"
@@ -248,8 +248,8 @@ void report(const fs::path& output, std::uint64_t bytes, const fs::path& checkpo
   // A device may be standard output, where this line would corrupt the model.
   std::error_code unknown;
   if (fs::is_regular_file(output, unknown) || fs::is_directory(output, unknown))
-    fmt::print(out, "{}: {} bytes from {}\n", printable(output.native()), bytes,
-               printable(checkpoint.native()));
+    out << fmt::format("{}: {} bytes from {}\n", printable(output.native()), bytes,
+                       printable(checkpoint.native()));
 }
 
 std::uint64_t export_safetensors(const fs::path& checkpoint, const fs::path& output) {

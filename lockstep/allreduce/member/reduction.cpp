@@ -8,6 +8,7 @@
 #include "lockstep/allreduce/member/element.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
@@ -34,7 +35,6 @@ std::string_view name_of(ReduceOp op) { return kReduceOps.name(op); }
 
 namespace {
 
-constexpr std::size_t kCacheLine = 64;
 // Two blocks fit into the L1 cache: the accumulator and the input.
 constexpr std::size_t kBlockBytes = 4096;
 

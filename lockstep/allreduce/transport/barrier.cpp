@@ -44,7 +44,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kCacheLine = 64;
 constexpr int kPolls = 2000;  // a few microseconds: the usual delay of the other members
 // Replicas of a training step usually arrive within this time of each other; sleep and wake-up
 // would take longer.

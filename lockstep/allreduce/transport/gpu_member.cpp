@@ -15,7 +15,7 @@
 namespace lockstep::inline v0::allreduce {
 namespace {
 
-constexpr std::chrono::seconds kEndLimit{5};
+constexpr std::chrono::seconds kGpuEndLimit{5};
 
 class GpuRequest final : public PendingOperation {
  public:
@@ -82,7 +82,7 @@ bool GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condi
 // The caller may free its values when it gets the error, so waits for GPU work, for a limited time
 // because a failed GPU may never complete it.
 void GpuMember::wait_for_local_work() noexcept {
-  const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
+  const auto deadline = std::chrono::steady_clock::now() + kGpuEndLimit;
   can_enqueue_ = false;
   try {
     for (const auto& local : local_members_) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
@@ -24,7 +25,6 @@ bool MessageBuffers::State::in_flight() const {
 void MessageBuffers::reserve(std::size_t slots, std::size_t bytes) {
   LOCKSTEP_CHECK(!state_->in_flight());
   if (slots <= state_->requests.size() && bytes <= bytes_) return;
-  constexpr std::size_t kCacheLine = 64;
   bytes_ = std::max(bytes_, (bytes + kCacheLine - 1) / kCacheLine * kCacheLine);
   state_->requests.resize(std::max(slots, state_->requests.size()), MPI_REQUEST_NULL);
   state_->memory = device::HostAllocator().allocate(state_->requests.size() * bytes_);

@@ -36,6 +36,9 @@ void set_thread_budget(int threads);
 /// The thread budget of the calling thread; by default, the number of threads that OpenMP uses.
 int thread_budget();
 
+/// Bytes of a cache line.
+inline constexpr std::size_t kCacheLine = 64;
+
 /// Current resident memory of this process in bytes; 0 if unknown.
 std::size_t resident_bytes();
 

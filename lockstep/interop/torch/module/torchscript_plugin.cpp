@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
 #include "lockstep/interop/torch/module/module_layer.h"
 
 namespace lockstep::inline v0::torch {

@@ -19,7 +19,7 @@ constexpr std::int64_t kWidthStep = 8;   // aligns heads to 16 bytes
 constexpr std::size_t kFirstVersion =
     91000;  // supports -infinity as mask, and sums not zeroed before
 
-std::string describe(const AttentionSpec& spec) {
+std::string text_of(const AttentionSpec& spec) {
   const std::string shared = spec.key_value_heads == spec.heads
                                  ? ""
                                  : fmt::format(" ({} of keys and values)", spec.key_value_heads);
@@ -48,7 +48,7 @@ std::shared_ptr<const CudnnAttention::Planned> CudnnAttention::plan(Context& con
                                                                     AttentionPass pass) {
   const std::string name = fmt::format("{} {}{} of {} samples{} by cuDNN",
                                        pass == AttentionPass::forward ? "forward" : "backward",
-                                       describe(spec), spec.packed ? " in one array" : "",
+                                       text_of(spec), spec.packed ? " in one array" : "",
                                        spec.batch, spec.training ? " in training" : "");
   std::shared_ptr<const void>& cached = context.shared(name);
   if (cached == nullptr) {
@@ -154,7 +154,7 @@ std::unique_ptr<CudnnAttention> choose_attention(Context& context, const Attenti
     else if (!succeeds([&] { return (chosen = CudnnAttention::create(context, spec)) != nullptr; }))
       reason = fmt::format("cuDNN {} has no engine for it", version);
   }
-  context.note(fmt::format("{} by {}", describe(spec),
+  context.note(fmt::format("{} by {}", text_of(spec),
                            chosen != nullptr ? "cuDNN" : fmt::format("own kernels: {}", reason)));
   return chosen;
 }
