@@ -26,12 +26,12 @@ number() {
 # one program.
 cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
 
-# One compiler process per core, with at least 1.5 GiB of free memory for each. LOCKSTEP_JOBS
+# One compiler process per core, with at least 2 GiB of free memory for each. LOCKSTEP_JOBS
 # overrides it.
 build_jobs() {
   local cores free
   cores=$(cores)
-  free=$(awk '/MemAvailable/ {print int($2 / 1572864)}' /proc/meminfo 2>/dev/null || echo "$cores")
+  free=$(awk '/MemAvailable/ {print int($2 / 2097152)}' /proc/meminfo 2>/dev/null || echo "$cores")
   (( free < cores )) && cores=$(( free > 0 ? free : 1 ))
   printf '%s' "${LOCKSTEP_JOBS:-$cores}"
 }
