@@ -54,7 +54,7 @@ function(lockstep_group_sources TARGET)
   target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# Of code that runs rarely: it compiles in two thirds of the time.
+# Options of code that runs rarely, which then compiles in two thirds of the time.
 if(LOCKSTEP_SANITIZE)
   # Without optimization, GCC does not detect that LOCKSTEP_CHECK(false) does not return.
   set(lockstep_rare_options -O0 -Wno-return-type)
