@@ -54,7 +54,8 @@ int run_restored(const Invocation& invocation, const RestoredArguments& argument
   return run_session(invocation,
                      {.quiet = arguments.output.quiet,
                       .stall_timeout = arguments.place.options.stall_timeout,
-                      .start_timeout = arguments.place.start_timeout},
+                      .start_timeout = arguments.place.start_timeout,
+                      .transport = arguments.place.transport},
                      work);
 }
 

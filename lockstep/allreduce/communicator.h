@@ -131,13 +131,12 @@ class Communicator {
   /// (communication).
   void broadcast(std::span<std::byte> values, int root) const;
 
-  /// Returns all members' bytes in member order, on every member; sizes may differ. For small
-  /// control data, at most 2 GiB in total. Throws Error (communication).
+  /// Returns all members' bytes in member order, on every member; sizes may differ. Throws Error
+  /// (communication).
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) const;
 
   /// Sends parts[i] to member i, and returns what each member sent to this one, in member order;
-  /// sizes may differ. `parts` has one for each member. At most 2 GiB in total over all members.
-  /// Throws Error (communication).
+  /// sizes may differ. `parts` has one for each member. Throws Error (communication).
   std::vector<std::vector<std::byte>> all_to_all(
       std::span<const std::span<const std::byte>> parts) const;
 

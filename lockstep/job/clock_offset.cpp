@@ -1,12 +1,12 @@
 #include "lockstep/job/clock_offset.h"
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -15,10 +15,12 @@
 #include <utility>
 
 #include "lockstep/allreduce/activity.h"
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/member/group_member.h"
+#include "lockstep/allreduce/transport/message_buffers.h"
+#include "lockstep/allreduce/transport/transport.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
-#include "lockstep/job/ranks.h"
 
 namespace lockstep::inline v0::job {
 namespace {
@@ -28,9 +30,9 @@ constexpr std::size_t kMaxExchanges = 2000;
 constexpr std::int64_t kMaxUncertainty = 50'000;  // nanoseconds
 constexpr std::int64_t kMaxDuration = 500'000'000;
 constexpr std::int64_t kDriftDivisor = 1000;  // 1 ms per second
-constexpr int kClockTag = 7301;
 
-/// A request for the time, or the result: then `uncertainty` is not negative.
+/// A request for the time, its answer in the first number, or the result: time, offset, and an
+/// uncertainty that is not negative.
 using ClockMessage = std::array<std::int64_t, 3>;
 
 std::int64_t steady_nanoseconds() {
@@ -39,13 +41,36 @@ std::int64_t steady_nanoseconds() {
       .count();
 }
 
-void send_message(const ClockMessage& message, int rank, MPI_Comm ranks) {
-  MPI_Send(message.data(), static_cast<int>(message.size()), MPI_INT64_T, rank, kClockTag, ranks);
-}
+/// Messages between two ranks, one at a time.
+class ClockMessages {
+ public:
+  explicit ClockMessages(allreduce::Transport& ranks) : ranks_(ranks) {
+    buffers_.reserve(1, sizeof(ClockMessage));
+  }
+
+  void send(const ClockMessage& message, int rank) {
+    std::memcpy(buffers_.slot(0), message.data(), sizeof(message));
+    buffers_.message(0) = ranks_.send(rank, allreduce::Tag::values, memory());
+    while (!ranks_.poll(buffers_.message(0))) continue;
+  }
+  ClockMessage receive(int rank) {
+    buffers_.message(0) = ranks_.receive(rank, allreduce::Tag::values, memory());
+    while (!ranks_.poll(buffers_.message(0))) continue;
+    ClockMessage message{};
+    std::memcpy(message.data(), buffers_.slot(0), sizeof(message));
+    return message;
+  }
+
+ private:
+  std::span<std::byte> memory() const { return buffers_.memory(0).first(sizeof(ClockMessage)); }
+
+  allreduce::Transport& ranks_;
+  allreduce::MessageBuffers buffers_;
+};
 
 /// Rank 0's part: queries the time of `rank` until the offset is precise enough, and sends it the
 /// result.
-void query_clock(int rank, MPI_Comm ranks) {
+void query_clock(int rank, ClockMessages& messages) {
   std::vector<ClockExchange> exchanges;
   trace::ClockOffset offset{.uncertainty = std::numeric_limits<std::int64_t>::max()};
   const std::int64_t start = steady_nanoseconds();
@@ -53,26 +78,23 @@ void query_clock(int rank, MPI_Comm ranks) {
          steady_nanoseconds() - start < kMaxDuration) {
     for (std::size_t i = 0; i < kExchanges; ++i) {
       ClockExchange one{.sent = steady_nanoseconds()};
-      send_message({0, 0, -1}, rank, ranks);
-      MPI_Recv(&one.theirs, 1, MPI_INT64_T, rank, kClockTag, ranks, MPI_STATUS_IGNORE);
+      messages.send({0, 0, -1}, rank);
+      one.theirs = messages.receive(rank).front();
       one.received = steady_nanoseconds();
       exchanges.push_back(one);
     }
     offset = estimate_offset(exchanges);
   }
-  send_message({offset.time, offset.offset, offset.uncertainty}, rank, ranks);
+  messages.send({offset.time, offset.offset, offset.uncertainty}, rank);
 }
 
 /// Another rank's part: answers until it receives the result.
-trace::ClockOffset answer_clock(MPI_Comm ranks) {
+trace::ClockOffset answer_clock(ClockMessages& messages) {
   for (;;) {
-    ClockMessage message{};
-    MPI_Recv(message.data(), static_cast<int>(message.size()), MPI_INT64_T, 0, kClockTag, ranks,
-             MPI_STATUS_IGNORE);
+    const auto [time, offset, uncertainty] = messages.receive(0);
     const std::int64_t mine = steady_nanoseconds();
-    const auto [time, offset, uncertainty] = message;
     if (uncertainty >= 0) return {.time = time, .offset = offset, .uncertainty = uncertainty};
-    MPI_Send(&mine, 1, MPI_INT64_T, 0, kClockTag, ranks);
+    messages.send({mine}, 0);
   }
 }
 
@@ -123,11 +145,13 @@ trace::ClockOffset measure_clock_offset(const Session& session, std::span<const 
   if (first.size() == 1) return mine;
   {
     const allreduce::CollectiveScope scope = session.enter("the comparison of clocks");
-    const std::lock_guard turn(allreduce::mpi_turn());
+    allreduce::Transport& ranks = *session.ranks().impl()->transport();
+    const std::lock_guard turn(ranks.turn().mutex);
+    ClockMessages messages(ranks);
     if (session.rank() == 0)
-      for (const int rank : std::span(first).subspan(1)) query_clock(rank, ranks_of(session));
+      for (const int rank : std::span(first).subspan(1)) query_clock(rank, messages);
     else if (std::ranges::find(first, session.rank()) != first.end())
-      mine = answer_clock(ranks_of(session));
+      mine = answer_clock(messages);
   }
   // The other ranks of a host share the clock of its first rank.
   const int host = host_of_rank[static_cast<std::size_t>(session.rank())];

@@ -1,7 +1,6 @@
 #include "lockstep/job/failure.h"
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,10 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::inline v0::job {
 namespace {
@@ -27,16 +28,6 @@ struct Summary {
   std::uint64_t message_hash = 0;
   std::int32_t exit_status = 0;
   std::int32_t consequence = 0;
-};
-
-/// One exchange of summaries. Allocated on the heap and leaked if the exchange does not complete,
-/// because MPI may still write to it.
-struct Exchange {
-  Exchange(const Summary& mine, std::size_t ranks) : sent(mine), received(ranks) {}
-
-  Summary sent;
-  std::vector<Summary> received;
-  MPI_Request request = MPI_REQUEST_NULL;
 };
 
 FailureVerdict judge(const std::vector<Summary>& all, int rank) {
@@ -98,31 +89,35 @@ Failure describe_current_exception() {
   }
 }
 
-FailureVerdict compare_failures(const Failure& mine, int communicator, double seconds) {
-  MPI_Comm ranks = MPI_Comm_f2c(communicator);
-  int rank = 0;
-  int size = 1;
-  MPI_Comm_rank(ranks, &rank);
-  MPI_Comm_size(ranks, &size);
-  const Summary summary{std::hash<std::string>{}(mine.message), mine.exit_status,
-                        mine.consequence ? 1 : 0};
-  auto exchange = std::make_unique<Exchange>(summary, static_cast<std::size_t>(size));
-  MPI_Iallgather(&exchange->sent, sizeof(Summary), MPI_BYTE, exchange->received.data(),
-                 sizeof(Summary), MPI_BYTE, ranks, &exchange->request);
+FailureVerdict compare_failures(const Failure& mine, allreduce::Transport& ranks, double seconds) {
+  using allreduce::RingReduction;
+  const auto me = static_cast<std::size_t>(ranks.rank());
+  std::vector<Summary> all(static_cast<std::size_t>(ranks.size()));
+  all[me] = {std::hash<std::string>{}(mine.message), mine.exit_status, mine.consequence ? 1 : 0};
+  std::vector<allreduce::Slice> chunks;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    chunks.push_back({rank * sizeof(Summary), (rank + 1) * sizeof(Summary)});
+  allreduce::MessageBuffers buffers;
   // Time in which this rank got no processor counts little: on a busy host the others got none
   // either.
   constexpr double kLongestPause = 0.005;
   const auto start = std::chrono::steady_clock::now();
   allreduce::AwakeClock clock(0, kLongestPause);
-  int done = 0;
-  while (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE),
-         !done && clock.advance(seconds_since(start)) < seconds)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (!done) {
-    static_cast<void>(exchange.release());
+  try {
+    RingReduction exchange(ranks,
+                           {reinterpret_cast<std::byte*>(all.data()), all.size() * sizeof(Summary),
+                            allreduce::ElementType::uint8},
+                           allreduce::ReduceOp::sum, RingReduction::Part::all_gather,
+                           {.segment_bytes = kCacheLine, .segments_in_flight = 1}, buffers, chunks);
+    while (!exchange.is_done()) {
+      if (exchange.advance()) continue;
+      if (clock.advance(seconds_since(start)) >= seconds) return {.exit_status = mine.exit_status};
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (const Error&) {  // a rank is lost
     return {.exit_status = mine.exit_status};
   }
-  return judge(exchange->received, rank);
+  return judge(all, ranks.rank());
 }
 
 }  // namespace lockstep::inline v0::job

@@ -4,6 +4,10 @@
 
 #include <string>
 
+namespace lockstep::inline v0::allreduce {
+class Transport;
+}  // namespace lockstep::inline v0::allreduce
+
 namespace lockstep::inline v0::job {
 
 /// Why a rank ends.
@@ -24,11 +28,10 @@ struct FailureVerdict {
   int exit_status = 1;           ///< the job's
 };
 
-/// Waits up to `seconds` for the other ranks of `communicator` (the integer that MPI_Comm_c2f
-/// returns) to fail as well, and compares the failures.
-/// The time limit covers ranks that are still running, and is longer if processors are busy with
-/// other work. The lowest of the ranks with equal messages prints; consequences are printed only if
-/// no rank has a cause.
-FailureVerdict compare_failures(const Failure& mine, int communicator, double seconds);
+/// Waits up to `seconds` for the other members of `ranks`, which nothing else uses, to fail as
+/// well, and compares the failures. Called with the turn of `ranks`. The time limit covers ranks
+/// that are still running, and is longer if processors are busy with other work. The lowest of the
+/// ranks with equal messages prints; consequences are printed only if no rank has a cause.
+FailureVerdict compare_failures(const Failure& mine, allreduce::Transport& ranks, double seconds);
 
 }  // namespace lockstep::inline v0::job

@@ -77,6 +77,7 @@ std::vector<std::string> OperatorSettings::of_wrapped_loops() const {
   OperatorSettings others = *this;
   others.stall_timeout.reset();
   others.start_timeout.reset();
+  others.transport = {};
   std::vector<std::string> names;
   for (const BoundField& field : fields_of(others))
     if (!field.is_standard()) names.push_back(variable_of(field));

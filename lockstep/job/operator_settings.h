@@ -11,15 +11,17 @@
 
 #include "lockstep/base/fields/fields.h"
 #include "lockstep/job/launch/launcher.h"
+#include "lockstep/job/launch/transport_choice.h"
 #include "lockstep/job/trace_options.h"
 
 namespace lockstep::inline v0::job {
 
 /// Each field is a variable: `stall_timeout` is LOCKSTEP_STALL_TIMEOUT. Those of rank 0 apply to
-/// all ranks, except that each has its own start_timeout, and override what the program sets.
+/// all ranks, except that each has its own of the start, and override what the program sets.
 struct OperatorSettings {
-  std::optional<double> stall_timeout = {};       ///< SessionOptions, WorkersOptions
-  std::optional<double> start_timeout = {};       ///< SessionOptions
+  std::optional<double> stall_timeout = {};                ///< SessionOptions, WorkersOptions
+  std::optional<double> start_timeout = {};                ///< SessionOptions
+  TransportChoice transport = TransportChoice::automatic;  ///< SessionOptions
   std::string allreduce = {};                     ///< WorkersOptions::route; empty: not set
   std::optional<std::int64_t> bucket_bytes = {};  ///< ReducerOptions
   TraceOptions trace = {};                        ///< for a loop with such a wrapper
@@ -56,6 +58,8 @@ struct Fields<job::OperatorSettings> {
       Field{&Options::start_timeout,
             {"start_timeout", {}, "Seconds that the start of the job may take"},
             {{.min = 0, .max = 1e9}}},
+      Field{&Options::transport,
+            {"transport", {}, "What carries messages between ranks: auto, mpi or tcp"}},
       Field{&Options::allreduce, {"allreduce", {}, "Route of the all-reduce between ranks"}},
       Field{&Options::bucket_bytes,
             {"bucket_bytes", {}, "Minimum size of the gradients that one call reduces"},

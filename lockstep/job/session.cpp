@@ -15,14 +15,22 @@
 #include <unistd.h>
 #include <array>
 #include <future>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/transport/mpi.h"
+#include <mpi.h>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/groups/groups.h"
+#include "lockstep/allreduce/groups/ranks.h"
+#include "lockstep/allreduce/transport/endpoint.h"
+#include "lockstep/allreduce/transport/job_texts.h"
+#include "lockstep/allreduce/transport/mpi_transport.h"
+#include "lockstep/allreduce/transport/tcp_endpoint.h"
+#include "lockstep/allreduce/transport/transport.h"
 #include "lockstep/allreduce/watchdog/final_message.h"
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
@@ -35,6 +43,7 @@
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launch/launcher.h"
+#include "lockstep/job/launch/rendezvous.h"
 #include "lockstep/job/launch/start_monitor.h"
 #include "lockstep/job/launch/task.h"
 #include "lockstep/job/operator_settings.h"
@@ -118,6 +127,12 @@ constexpr StartCall kSession{
         "another rank was stopped or has not created its Session. All ranks of the "
         "communicator create one: SessionOptions::communicator selects fewer ranks, "
         "SessionOptions::start_timeout (--start-timeout) allows more time"};
+constexpr StartCall kJoin{.name = "the job's ranks",
+                          .advice =
+                              "another rank was stopped or cannot be reached. "
+                              "--start-timeout (SessionOptions::start_timeout) allows more "
+                              "time"};
+constexpr double kMonitorGrace = 5;  // seconds
 constexpr StartCall kExchange{.name = "the start of the watchdog",
                               .advice =
                                   "another rank was stopped or cannot be reached. --start-timeout "
@@ -137,14 +152,13 @@ struct LeaveMonitor {
 };
 
 /// A name of the job, equal on all its ranks: the host, process and start time of rank 0.
-std::string job_name(MPI_Comm ranks) {
+std::string job_name(const allreduce::Communicator& ranks) {
   std::array<char, 96> name{};
   const ProcessIdentity process = this_process();
   const auto written = fmt::format_to_n(name.data(), name.size() - 1, "{:.64}-{}-{}", host_name(),
                                         process.id, process.start);
   *written.out = '\0';
-  if (ranks != MPI_COMM_NULL)
-    MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, ranks);
+  ranks.broadcast(std::as_writable_bytes(std::span(name)), 0);
   return name.data();
 }
 
@@ -172,9 +186,11 @@ struct Session::State {
   const int exceptions_at_start = std::uncaught_exceptions();
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
   OperatorSettings settings = OperatorSettings::of(process_environment());
-  MPI_Comm ranks = MPI_COMM_NULL;     // null without a launcher
-  MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures
-  std::exception_ptr start_error;     // from starting the watchdog; guard() throws it
+  MPI_Comm communicator = MPI_COMM_NULL;           // the program's; null without a launcher
+  std::shared_ptr<allreduce::Transport> failures;  // for the comparison of failures
+  // One member without a launcher.
+  allreduce::Communicator ranks = allreduce::make_in_process_group(1).front();
+  std::exception_ptr start_error;  // from starting the watchdog; guard() throws it
   bool is_guarding = false;
   std::optional<Failure> reported;
   FailureVerdict verdict;  // on the reported failure
@@ -209,25 +225,33 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const Launch launch = detect_launch();
   int runs = 0;
   MPI_Initialized(&runs);
+  const std::optional<double>& start_timeout = state_->settings.start_timeout;
+  const double limit =
+      start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout);
+  const bool over_tcp = (state_->settings.transport == TransportChoice::automatic
+                             ? options.transport
+                             : state_->settings.transport) == TransportChoice::tcp;
   // Before MPI_Init, which would end a process of a plain srun with its own message.
-  if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
+  if (!over_tcp && runs == 0 && (!launch.launched || !launch.connects))
+    require_no_task(process_environment());
   if (runs == 0 && options.communicator)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
-  if (launch.launched || runs != 0) {
-    const std::optional<double>& start_timeout = state_->settings.start_timeout;
-    monitor->watch(
-        start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout));
+  if (over_tcp) {
+    connect_over_tcp(options, limit, *monitor);
+    monitor->enter(kExchange);
+  } else if (launch.launched || runs != 0) {
+    monitor->watch(limit);
     initialize_mpi(argc, argv, options.communicator, *monitor);
     monitor->enter(kExchange);
   }
   logger_ = make_logger(
       {.quiet = options.quiet, .verbose = options.verbose, .rank = rank_, .ranks = size_});
   trace::set_recorded_rank(
-      {.job = job_name(state_->ranks), .host = host_name(), .rank = rank_, .ranks = size_});
+      {.job = job_name(ranks()), .host = host_name(), .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
-  if (state_->ranks != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, state_->ranks);
-  if (state_->ranks != MPI_COMM_NULL)
+  ranks().broadcast(std::as_writable_bytes(std::span(&stall_timeout, 1)), 0);
+  if (size_ > 1)
     state_->settings = OperatorSettings::from_lines(all_gather(state_->settings.lines()).front());
   if (is_chief()) {
     for (const std::string& warning : similar_variables()) logger_->warn(warning);
@@ -240,6 +264,36 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   } catch (const Error&) {
     state_->start_error = std::current_exception();
   }
+}
+
+void Session::connect_over_tcp(const SessionOptions& options, double limit, StartMonitor& monitor) {
+  const auto task = find_task(process_environment());
+  if (!task)
+    throw Error(ErrorCategory::input, "session",
+                "expected RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, TF_CONFIG, or the "
+                "variables of a Slurm step for the transport tcp",
+                "none of them is set");
+  if (options.communicator)
+    throw Error(ErrorCategory::input, "session", "expected no communicator for the transport tcp",
+                "got one of MPI");
+  if (task->ranks == 1) return;
+  require_descriptors();
+  // The limit of the call itself, whose error says more, comes first.
+  monitor.watch(limit > 0 ? limit + kMonitorGrace : 0);
+  monitor.enter(kJoin);
+  const auto secret = net::find_job_secret(std::getenv(net::kSecretFileVariable),
+                                           std::getenv(net::kSecretVariable));
+  JobConnections job = connect_job(*task, secret.value_or(net::JobSecret::none()),
+                                   std::chrono::duration<double>(limit));
+  use(allreduce::make_transport(allreduce::make_tcp_endpoint(task->rank, std::move(job.nodes),
+                                                             job.job, std::move(job.sockets))));
+}
+
+void Session::use(std::shared_ptr<allreduce::Transport> transport) {
+  is_connected_ = true;
+  state_->failures = transport->duplicate();
+  find_nodes(*transport);
+  state_->ranks = allreduce::make_ranks(std::move(transport));
 }
 
 void Session::initialize_mpi(int argc, char** argv, std::optional<int> communicator,
@@ -272,31 +326,36 @@ void Session::initialize_mpi(int argc, char** argv, std::optional<int> communica
     require_all_ranks(launch);
     const MPI_Comm members = communicator ? require_communicator(*communicator) : MPI_COMM_WORLD;
     monitor.enter(kSession);
-    MPI_Comm_dup(members, &state_->ranks);
-    communicator_ = MPI_Comm_c2f(state_->ranks);
-    MPI_Comm_dup(members, &state_->failures);
-    MPI_Comm_rank(state_->ranks, &rank_);
-    MPI_Comm_size(state_->ranks, &size_);
-    find_nodes();
+    MPI_Comm_dup(members, &state_->communicator);
+    communicator_ = MPI_Comm_c2f(state_->communicator);
+    use(allreduce::make_mpi_transport(state_->communicator));
   } catch (...) {
     if (owns_mpi_) MPI_Finalize();
     throw;
   }
 }
 
-void Session::find_nodes() {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(state_->ranks, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
-  MPI_Comm_rank(node, &local_rank_);
-  MPI_Comm_size(node, &local_size_);
-  // Nodes are numbered in the order of their first ranks.
-  const int leads = local_rank_ == 0 ? 1 : 0;
-  int leaders_to_here = 0;
-  MPI_Scan(&leads, &leaders_to_here, 1, MPI_INT, MPI_SUM, state_->ranks);
-  node_ = leaders_to_here - 1;
-  MPI_Bcast(&node_, 1, MPI_INT, 0, node);
-  MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, state_->ranks);
-  MPI_Comm_free(&node);
+// Nodes are numbered in the order of their first ranks.
+void Session::find_nodes(const allreduce::Transport& transport) {
+  rank_ = transport.rank();
+  size_ = transport.size();
+  std::vector<int> nodes;
+  std::vector<int> ranks_of;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto known = std::ranges::find(nodes, transport.node_of(rank));
+    const auto node = static_cast<std::size_t>(known - nodes.begin());
+    if (known == nodes.end()) {
+      nodes.push_back(transport.node_of(rank));
+      ranks_of.push_back(0);
+    }
+    if (rank == rank_) {
+      node_ = static_cast<int>(node);
+      local_rank_ = ranks_of[node];
+    }
+    ++ranks_of[node];
+  }
+  nodes_ = static_cast<int>(nodes.size());
+  local_size_ = ranks_of[static_cast<std::size_t>(node_)];
 }
 
 void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
@@ -306,9 +365,8 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope = enter("the start of the watchdog");
-  auto next = state_->ranks == MPI_COMM_NULL
-                  ? std::make_unique<allreduce::Watchdog>(watched, options)
-                  : std::make_unique<allreduce::Watchdog>(state_->ranks, watched, options);
+  auto next = is_connected_ ? std::make_unique<allreduce::Watchdog>(ranks(), watched, options)
+                            : std::make_unique<allreduce::Watchdog>(watched, options);
   // The watchdog shares ownership, because it may outlive the caller.
   next->watch(state_->with_groups(replicas));
   watchdog_ = std::move(next);
@@ -378,21 +436,19 @@ void Session::enter_end(bool counts) {
 Session::~Session() {
   const bool after_exception = std::uncaught_exceptions() > state_->exceptions_at_start;
   if (after_exception && watchdog_) watchdog_->announce_error();
-  if (after_exception && state_->ranks != MPI_COMM_NULL) {
+  if (after_exception && is_connected_) {
     // The destructor cannot see the exception.
     allreduce::print_error(
         fmt::format("lockstep: error: an exception has left the scope of the session{}; "
                     "lockstep::run() prints its text\n",
                     place()),
         kPrintLimit);
-    MPI_Abort(state_->ranks, 1);
+    end_job(1);
   }
   workers_.reset();
-  if (state_->ranks == MPI_COMM_NULL) return;
+  if (!is_connected_) return;
   enter_end(true);
-  int has_ended = 0;
-  MPI_Finalized(&has_ended);
-  if (has_ended != 0) {
+  if (!state_->failures->is_open()) {
     logger_->error("MPI was finalized before the session that uses it ended");
     return;
   }
@@ -400,8 +456,10 @@ Session::~Session() {
   // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them
   // as lost.
   watchdog_.reset();
-  MPI_Comm_free(&state_->failures);
-  MPI_Comm_free(&state_->ranks);
+  state_->ranks = allreduce::make_in_process_group(1).front();
+  state_->failures.reset();
+  if (!communicator_) return;
+  MPI_Comm_free(&state_->communicator);
   if (owns_mpi_) MPI_Finalize();
 }
 
@@ -409,10 +467,10 @@ Session::~Session() {
 // PMIx 4.2) crashes or hangs. So all ranks synchronize here first.
 void Session::wait_for_others() const {
   const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibarrier(state_->ranks, &request);
-  for (int here = 0; MPI_Test(&request, &here, MPI_STATUS_IGNORE), here == 0;)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  try {
+    ranks().barrier();
+  } catch (const Error&) {  // a rank has failed: there is nobody to wait for
+  }
 }
 
 const OperatorSettings& Session::settings() const { return state_->settings; }
@@ -423,32 +481,16 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
   if (workers_) workers_->wait_pending();
   const allreduce::CollectiveScope scope = enter("all_gather");
-  const auto own = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> sizes(size_);
-  MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, state_->ranks);
-  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  if (total > INT_MAX)  // MPI counts are int; all ranks know the total, so all throw
-    throw Error(ErrorCategory::input, "session",
-                fmt::format("expected at most {} bytes in total to gather from all ranks", INT_MAX),
-                fmt::format("got {}", total));
-  const std::vector<int> lengths(sizes.begin(), sizes.end());
-  std::vector<int> offsets(lengths.size());
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string together(static_cast<std::size_t>(total), '\0');
-  MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_CHAR, together.data(), lengths.data(),
-                 offsets.data(), MPI_CHAR, state_->ranks);
-  std::vector<std::string> all;
-  for (std::size_t i = 0; i < lengths.size(); ++i)
-    all.push_back(together.substr(static_cast<std::size_t>(offsets[i]),
-                                  static_cast<std::size_t>(lengths[i])));
-  return all;
+  return allreduce::gather_texts(ranks(), mine);
 }
+
+const allreduce::Communicator& Session::ranks() const { return state_->ranks; }
 
 void Session::barrier() const {
   if (size_ == 1) return;
   if (workers_) workers_->wait_pending();
   const allreduce::CollectiveScope scope = enter("barrier");
-  MPI_Barrier(state_->ranks);
+  ranks().barrier();
 }
 
 // A reduction in flight for an optimizer outside the body would call MPI concurrently with the code
@@ -468,10 +510,10 @@ void Session::finish_reductions() {
 FailureVerdict Session::State::judge(const Failure& failure, int size) const {
   if (size == 1)
     return {.everyone_failed = true, .all_alike = true, .exit_status = failure.exit_status};
-  const std::unique_lock turn(allreduce::mpi_turn(),
+  const std::unique_lock turn(failures->turn().mutex,
                               std::chrono::duration<double>(kFailureWaitSeconds));
   if (!turn.owns_lock()) return {.exit_status = failure.exit_status};
-  return compare_failures(failure, MPI_Comm_c2f(failures), kFailureWaitSeconds);
+  return compare_failures(failure, *failures, kFailureWaitSeconds);
 }
 
 std::string Session::place() const {
@@ -514,7 +556,7 @@ void Session::reset_failure() {
 void Session::end_job(int exit_status) const {
   if (watchdog_) watchdog_->announce_error();
   flush_within(kPrintLimit);
-  MPI_Abort(state_->ranks, exit_status);
+  if (communicator_) MPI_Abort(state_->communicator, exit_status);
   std::_Exit(exit_status);
 }
 

@@ -11,8 +11,11 @@
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
+#include "lockstep/job/launch/transport_choice.h"
 
 namespace lockstep::inline v0::allreduce {
+class Communicator;
+class Transport;
 class Watchdog;
 struct WatchdogOptions;
 }  // namespace lockstep::inline v0::allreduce
@@ -63,6 +66,11 @@ struct SessionOptions {
   /// returns (lockstep/mpi.h converts it). MPI is then initialized by the program. All ranks of the
   /// communicator create a session; other ranks do not. nullopt: MPI_COMM_WORLD.
   std::optional<int> communicator = {};
+  /// What carries messages between ranks. With tcp the ranks find each other by RANK, WORLD_SIZE,
+  /// MASTER_ADDR and MASTER_PORT, TF_CONFIG or the variables of a Slurm step (job/launch/task.h),
+  /// and prove to each other that they know LOCKSTEP_JOB_SECRET; without one they must be of one
+  /// user on one host. LOCKSTEP_TRANSPORT overrides it.
+  TransportChoice transport = TransportChoice::automatic;
   /// A monitor that the program started earlier; null: the session creates one.
   std::shared_ptr<StartMonitor> start_monitor = {};
 };
@@ -104,9 +112,19 @@ class Session {
   int local_rank() const { return local_rank_; }  ///< among the ranks of this node
   int local_size() const { return local_size_; }  ///< ranks of this node
 
-  /// The communicator of all ranks, as the integer that MPI_Comm_c2f returns; nullopt without a
-  /// launcher.
+  /// The communicator of all ranks, as the integer that MPI_Comm_c2f returns; nullopt without
+  /// MPI.
   std::optional<int> communicator() const { return communicator_; }
+  /// Whether this is a rank of a job, possibly the only one; false for a process that was started
+  /// alone.
+  bool is_connected() const { return is_connected_; }
+  /// What carries messages between the ranks; automatic for a process that was started alone.
+  TransportChoice transport() const {
+    if (!is_connected_) return TransportChoice::automatic;
+    return communicator_ ? TransportChoice::mpi : TransportChoice::tcp;
+  }
+  /// The ranks as a group for setup and control, one member each. Used by one thread at a time.
+  const allreduce::Communicator& ranks() const;
   /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }
   /// What the environment of rank 0 sets (lockstep/job/operator_settings.h).
@@ -167,10 +185,12 @@ class Session {
  private:
   struct State;
 
+  void connect_over_tcp(const SessionOptions& options, double limit, StartMonitor& monitor);
+  void use(std::shared_ptr<allreduce::Transport> transport);
   void initialize_mpi(int argc, char** argv, std::optional<int> communicator,
                       StartMonitor& monitor);
   std::string place() const;
-  void find_nodes();
+  void find_nodes(const allreduce::Transport& transport);
   void wait_for_others() const;
   void finish_reductions();
   void enter_end(bool counts);
@@ -180,6 +200,7 @@ class Session {
   [[noreturn]] void end_job(int exit_status) const;
 
   bool owns_mpi_ = false;
+  bool is_connected_ = false;
   std::optional<int> communicator_;
   int rank_ = 0;
   int size_ = 1;

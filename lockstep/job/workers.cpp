@@ -12,12 +12,12 @@
 
 #include "lockstep/allreduce/communication_thread.h"
 #include "lockstep/allreduce/groups/groups.h"
+#include "lockstep/allreduce/groups/ranks.h"
 #include "lockstep/allreduce/groups/selection.h"
 #include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/operator_settings.h"
-#include "lockstep/job/ranks.h"
 #include "lockstep/job/tracing.h"
 
 namespace lockstep::inline v0::job {
@@ -26,31 +26,6 @@ namespace {
 
 /// Groups that one group makes, so that the numbers of all groups differ.
 constexpr std::uint32_t kLargestCount = 1 << 16;
-
-/// The communicator of a group of ranks of a session; created collectively by them.
-class SubCommunicator {
- public:
-  SubCommunicator(const Session& session, const allreduce::RankGroup& part) {
-    MPI_Comm all = ranks_of(session);
-    if (all == MPI_COMM_NULL)
-      throw Error(ErrorCategory::input, "make_group", "expected the ranks of a session",
-                  "got a group of threads");
-    MPI_Group everyone = MPI_GROUP_NULL;
-    MPI_Group members = MPI_GROUP_NULL;
-    MPI_Comm_group(all, &everyone);
-    MPI_Group_incl(everyone, static_cast<int>(part.members.size()), part.members.data(), &members);
-    MPI_Comm_create_group(all, members, static_cast<int>(part.number % kLargestCount), &comm_);
-    MPI_Group_free(&members);
-    MPI_Group_free(&everyone);
-  }
-  SubCommunicator(const SubCommunicator&) = delete;
-  SubCommunicator& operator=(const SubCommunicator&) = delete;
-  ~SubCommunicator() { MPI_Comm_free(&comm_); }
-  MPI_Comm comm() const { return comm_; }
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
 
 /// An operation on the communication thread. It does not run if an earlier one failed: then its
 /// promise is broken, and the thread has the failure.
@@ -161,21 +136,15 @@ std::unique_ptr<Workers> Workers::make_group(std::span<const int> members) {
   allreduce::RankGroup part{.number = whole.number * kLargestCount + ++groups_made_};
   for (const int member : members)
     part.members.push_back(in_group_ ? whole.members[static_cast<std::size_t>(member)] : member);
-  if (!distinct.contains(rank())) return nullptr;
-  std::vector<allreduce::Communicator> replicas;
-  std::optional<allreduce::Communicator> ranks;
-  if (members.size() == 1) {
-    replicas = allreduce::make_in_process_group(1);
-    ranks = replicas.front();
-  } else {
-    const SubCommunicator some(session(), part);
-    const allreduce::Route route = options_.route == allreduce::Route::automatic
-                                       ? allreduce::select_route(some.comm(), std::nullopt).route
-                                       : options_.route;
-    replicas =
-        allreduce::make_device_group(some.comm(), {options_.device}, route, options_.share_gpus);
-    ranks = allreduce::make_mpi_group(some.comm(), allreduce::Route::mpi);
-  }
+  std::optional<allreduce::Communicator> ranks = allreduce::make_subset(world_.ranks(), members);
+  if (!ranks) return nullptr;
+  allreduce::Route route = options_.route;
+  // Between GPUs there is nothing to measure.
+  if (route == allreduce::Route::automatic && options_.device.kind == device::DeviceKind::cpu &&
+      ranks->size() > 1)
+    route = allreduce::select_route(*ranks, std::nullopt).route;
+  const std::vector<allreduce::Communicator> replicas =
+      allreduce::make_device_group(*ranks, {options_.device}, route, options_.share_gpus);
   return std::unique_ptr<Workers>(new Workers(
       *this, std::make_shared<allreduce::Activity>(std::move(part)), replicas.front(), *ranks));
 }

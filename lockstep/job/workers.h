@@ -88,16 +88,15 @@ class Workers final : public SessionGroup {
     broadcast_bytes(std::as_writable_bytes(values), root);
   }
 
-  /// Returns the `values` of all ranks, in rank order, on every rank; sizes may differ. At most
-  /// 2 GiB in total. Throws Error (communication).
+  /// Returns the `values` of all ranks, in rank order, on every rank; sizes may differ.
+  /// Throws Error (communication).
   template <typename T>
   std::vector<std::vector<T>> all_gather(std::span<const T> values) {
     return elements<T>(gather_bytes(std::as_bytes(values)));
   }
 
   /// Sends parts[i] to rank i, and returns what each rank sent to this one, in rank order; sizes
-  /// may differ. One part for each rank; at most 2 GiB in total over all ranks. Throws Error
-  /// (communication).
+  /// may differ. One part for each rank. Throws Error (communication).
   template <typename T>
   std::vector<std::vector<T>> all_to_all(const std::vector<std::vector<T>>& parts) {
     std::vector<std::span<const std::byte>> bytes;

@@ -11,7 +11,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/job/launch/cluster.h"
-#include "lockstep/job/ranks.h"
 #include "lockstep/job/session.h"
 
 namespace lockstep::inline v0::job {
@@ -57,7 +56,7 @@ allreduce::Selection select(const Session& session, const std::vector<device::De
   const std::vector<std::string> all = session.all_gather(is_any_on_gpu(devices) ? "gpu" : "cpu");
   if (std::ranges::find(all, "gpu") != all.end())
     return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
-  return allreduce::select_route(ranks_of(session), options.remembered_route);
+  return allreduce::select_route(session.ranks(), options.remembered_route);
 }
 
 std::vector<allreduce::Communicator> make_groups(const Session& session,
@@ -68,15 +67,14 @@ std::vector<allreduce::Communicator> make_groups(const Session& session,
   const allreduce::Route route = session.size() == 1 ? options.route : selection.route;
   std::string reason;
   std::vector<allreduce::Communicator> groups =
-      allreduce::make_device_group(ranks_of(session), devices, route, options.share_gpus, &reason);
+      allreduce::make_device_group(session.ranks(), devices, route, options.share_gpus, &reason);
   if (!reason.empty()) selection.reason += "; " + reason;
   return groups;
 }
 
 allreduce::Communicator make_rank_group(const Session& session) {
-  if (session.size() == 1) return allreduce::make_in_process_group(1).front();
   const allreduce::CollectiveScope scope = session.enter(kSetUp);
-  return allreduce::make_mpi_group(ranks_of(session), allreduce::Route::mpi);
+  return allreduce::make_rank_group(session.ranks(), allreduce::Route::ring);
 }
 
 }  // namespace
@@ -88,6 +86,7 @@ World::World(Session& session, std::vector<device::Device> devices, const WorldO
       groups_(make_groups(session, devices_, selection_, options)),
       ranks_(make_rank_group(session)) {
   LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
+  if (session.transport() == TransportChoice::tcp) selection_.reason += "; messages over tcp";
 }
 
 World::World(Session& session, std::vector<device::Device> devices,

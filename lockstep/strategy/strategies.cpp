@@ -71,7 +71,7 @@ void check_route(const job::Session& session, const std::vector<device::Device>&
         ErrorCategory::input, "--allreduce",
         fmt::format("expected all replicas in one process for {} (use auto)", to_string(route)),
         fmt::format("this job has {} ranks", session.size()));
-  if (!session.communicator()) allreduce::require_no_ranks(route);
+  if (!session.is_connected()) allreduce::require_no_ranks(route);
 }
 
 }  // namespace

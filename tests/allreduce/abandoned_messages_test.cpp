@@ -8,10 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/allreduce/algorithm/ring.h"
+#include "lockstep/allreduce/algorithm/call_exchange.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/transport/call_exchange.h"
+#include "lockstep/allreduce/transport/mpi_transport.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 
@@ -46,8 +47,8 @@ class AbandonedMessages : public ::testing::Test {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1) GTEST_SKIP() << "one rank sends no messages";
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    // Not freed: that is collective, and messages remain there.
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    ranks_ = make_mpi_transport(MPI_COMM_WORLD);
+    ranks_->abandon();  // messages remain there
   }
 
   /// Advances `reduction` as far as possible while rank 0, which has started it too, does not call
@@ -89,14 +90,14 @@ class AbandonedMessages : public ::testing::Test {
   }
 
   int rank_ = 0;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::shared_ptr<Transport> ranks_;
 };
 
 TEST_F(AbandonedMessages, RingDoesNotAccessCallerMemory) {
   for (const auto part : {RingReduction::Part::all, RingReduction::Part::reduce_scatter,
                           RingReduction::Part::all_gather})
     expect_no_access_to_reused_memory(kCount, [&](const Values& values, MessageBuffers& buffers) {
-      return RingReduction(comm_, values, ReduceOp::sum, part, kOptions, buffers);
+      return RingReduction(*ranks_, values, ReduceOp::sum, part, kOptions, buffers);
     });
 }
 
@@ -108,7 +109,7 @@ TEST_F(AbandonedMessages, KeepAKeptBufferAlive) {
     auto* data = static_cast<std::byte*>(kept.data());
     ASSERT_TRUE(buffers.keeps(data, kept.size()));
     ASSERT_FALSE(buffers.keeps(data + 1, kept.size()));
-    RingReduction reduction(comm_, {data, kCount, ElementType::float32}, ReduceOp::sum,
+    RingReduction reduction(*ranks_, {data, kCount, ElementType::float32}, ReduceOp::sum,
                             RingReduction::Part::all, kOptions, buffers);
     abandon(reduction);
   }
@@ -118,19 +119,19 @@ TEST_F(AbandonedMessages, KeepAKeptBufferAlive) {
 }
 
 struct SmallReduction : CallExchange {
-  SmallReduction(MPI_Comm comm, const Values& values) : CallExchange(comm, bytes_of(values)) {
+  SmallReduction(Transport& ranks, const Values& values) : CallExchange(ranks, bytes_of(values)) {
     start(Call::all_reduce(values, ReduceOp::sum), values.data);
   }
 };
 
 TEST_F(AbandonedMessages, ValuesSentWithCallsDoNotAccessCallerMemory) {
   expect_no_access_to_reused_memory(kCount, [&](const Values& values, MessageBuffers& /*unused*/) {
-    return SmallReduction(comm_, values);
+    return SmallReduction(*ranks_, values);
   });
 }
 
 TEST_F(AbandonedMessages, LeavingFirstRankDoesNotAccessCallerMemory) {
-  const Communicator ring(make_ring(comm_));
+  const Communicator ring(make_ring(ranks_));
   Reused values(kCount * sizeof(float));
   if (rank_ == 0) {
     ring.abort("its data set is unreadable");

@@ -2,38 +2,32 @@
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/algorithm/hierarchical.h"
-#include "lockstep/allreduce/algorithm/ring.h"
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/allreduce/wrapped_groups.h"
+#include "tests/support/mpi_ranks.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
 
-int rank_in_world() { return rank_in(MPI_COMM_WORLD); }
-
 std::vector<Communicator> make_rings(const RingOptions& options) {
-  return {Communicator(make_ring(MPI_COMM_WORLD, options))};
+  return {Communicator(make_ring(make_mpi_transport(MPI_COMM_WORLD), options))};
 }
 
 std::vector<Communicator> make_nodes(int node) {
-  MPI_Comm ranks_of_node = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, node, rank_in_world(), &ranks_of_node);
-  Communicator group(
-      make_hierarchical(MPI_COMM_WORLD, ranks_of_node, {.small_bytes = 64, .segment_bytes = 4096}));
-  MPI_Comm_free(&ranks_of_node);
-  return {group};
+  auto ranks = make_mpi_transport(MPI_COMM_WORLD, node);
+  const Communicator here = ranks_of_node(make_ranks(ranks->duplicate()));
+  return {Communicator(
+      make_hierarchical(std::move(ranks), here, {.small_bytes = 64, .segment_bytes = 4096}))};
 }
 
 }  // namespace
 
 std::vector<GroupKind> group_kinds() {
-  const int ranks = size_of(MPI_COMM_WORLD);
-  const auto between = [](Route route) {
-    return std::vector{make_mpi_group(MPI_COMM_WORLD, route)};
-  };
+  const int ranks = world_size();
+  const auto between = [](Route route) { return std::vector{make_rank_group(ranks_of(), route)}; };
   const auto workers = [](int replicas, Route route) {
-    return make_multi_worker_group(MPI_COMM_WORLD, replicas, route);
+    return make_multi_worker_group(ranks_of(), replicas, route);
   };
   // Rank r drives 1 + r % 2 replicas: 1, 2, 1, 2.
   const int uneven = ranks + ranks / 2;
@@ -75,23 +69,23 @@ std::vector<GroupKind> group_kinds() {
        .named_with_last = 2 * ranks - 2},
       {.name = "uneven_workers",
        .size = uneven,
-       .make = [=] { return workers(1 + rank_in_world() % 2, Route::ring); },
+       .make = [=] { return workers(1 + world_rank() % 2, Route::ring); },
        .named_with_last = ranks % 2 == 0 ? uneven - 2 : 0},
   };
   // Nodes of two ranks each, and a node of one rank beside a node of all others, as if on different
   // hosts.
   for (const bool even : {true, false})
     kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
-                       return make_nodes(even ? rank_in_world() / 2 : rank_in_world() > 0);
+                       return make_nodes(even ? world_rank() / 2 : world_rank() > 0);
                      }});
   // With a real GPU for each rank, all on this node.
-  const device::Device gpu = {device::DeviceKind::gpu, rank_in_world()};
+  const device::Device gpu = {device::DeviceKind::gpu, world_rank()};
   if (nccl_built_version() != "absent" && static_cast<int>(device::list_gpus().size()) >= ranks)
     for (const Route route : {Route::nccl, Route::hierarchical})
       kinds.push_back(
           {.name = route == Route::nccl ? "nccl" : "nccl_and_ring",
            .size = ranks,
-           .make = [=] { return on_gpus(make_device_group(MPI_COMM_WORLD, {gpu}, route), {gpu}); },
+           .make = [=] { return on_gpus(make_device_group(ranks_of(), {gpu}, route), {gpu}); },
            .is_exact = false});
   return kinds;
 }

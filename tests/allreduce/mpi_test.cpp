@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cmath>
 #include <cstring>
@@ -10,48 +9,45 @@
 #include <span>
 #include <string>
 
-#include "lockstep/allreduce/algorithm/ring.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/groups/selection.h"
 #include "lockstep/allreduce/groups/topology.h"
 #include "lockstep/allreduce/transport/job_texts.h"
-#include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
+#include "tests/support/mpi_ranks.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
 
-int world_size() { return size_of(MPI_COMM_WORLD); }
-int world_rank() { return rank_in(MPI_COMM_WORLD); }
-
-TEST(MpiGroup, NamesItsRoute) {
-  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::automatic).route(), "shared-memory");
+TEST(RankGroups, NamesItsRoute) {
+  EXPECT_EQ(make_rank_group(ranks_of(), Route::automatic).route(), "shared-memory");
   for (const RouteInfo& info : all_routes()) {
     if (!info.ranks || info.route == Route::automatic) continue;
-    EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, info.route).route(), info.name);
+    EXPECT_EQ(make_rank_group(ranks_of(), info.route).route(), info.name);
   }
 }
 
 TEST(MultiWorkerGroup, NamesItsRoute) {
-  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::automatic)[0].route(),
+  EXPECT_EQ(make_multi_worker_group(ranks_of(), 2, Route::automatic)[0].route(),
             "in-process + shared-memory");
-  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::mpi)[1].route(), "in-process + mpi");
-  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 1, Route::ring)[0].route(), "ring");
+  EXPECT_EQ(make_multi_worker_group(ranks_of(), 2, Route::mpi)[1].route(), "in-process + mpi");
+  EXPECT_EQ(make_multi_worker_group(ranks_of(), 1, Route::ring)[0].route(), "ring");
 }
 
 // The unit tests cover these groups of threads.
-TEST(MpiGroup, HasNoRouteForOneRank) {
+TEST(RankGroups, HasNoRouteForOneRank) {
   for (const RouteInfo& info : all_routes()) {
-    EXPECT_EQ(make_mpi_group(MPI_COMM_SELF, info.route).route(), "none");
-    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 1, info.route)[0].route(), "none");
-    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 2, info.route)[1].route(),
+    EXPECT_EQ(make_rank_group(ranks_of(MPI_COMM_SELF), info.route).route(), "none");
+    EXPECT_EQ(make_multi_worker_group(ranks_of(MPI_COMM_SELF), 1, info.route)[0].route(), "none");
+    EXPECT_EQ(make_multi_worker_group(ranks_of(MPI_COMM_SELF), 2, info.route)[1].route(),
               info.process && info.route != Route::automatic ? info.name : "in-process");
   }
 }
 
-TEST(MpiGroup, RejectsTheInProcessRoute) {
+TEST(RankGroups, RejectsTheInProcessRoute) {
   try {
-    make_mpi_group(MPI_COMM_WORLD, Route::in_process);
+    make_rank_group(ranks_of(), Route::in_process);
     FAIL() << "in-process was accepted between ranks";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
@@ -62,13 +58,13 @@ TEST(MpiGroup, RejectsTheInProcessRoute) {
 }
 
 TEST(SelectRoute, SelectsSharedMemoryWithinANodeWithoutMeasuring) {
-  const Selection selection = select_route(MPI_COMM_WORLD);
+  const Selection selection = select_route(ranks_of());
   EXPECT_EQ(selection.route, Route::shared_memory);
   EXPECT_EQ(selection.reason, fmt::format("{} ranks on one node", world_size()));
 }
 
 TEST(Topology, HasRoutesThatAutomaticDoesNotSelect) {
-  const Topology topology(MPI_COMM_WORLD);
+  const Topology topology(ranks_of());
   EXPECT_THAT(topology.candidates(), ::testing::ElementsAre(Route::shared_memory, Route::ring));
   EXPECT_EQ(topology.routes().front(), Route::shared_memory);
   EXPECT_THAT(topology.routes(), ::testing::Contains(Route::mpi));
@@ -77,12 +73,12 @@ TEST(Topology, HasRoutesThatAutomaticDoesNotSelect) {
 }
 
 TEST(SelectRoute, ReusesTheRememberedRouteIfPossible) {
-  EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::ring).route, Route::ring);
+  EXPECT_EQ(select_route(ranks_of(), Route::ring).route, Route::ring);
   // A training that began on several nodes and continues on one.
-  EXPECT_EQ(select_route(MPI_COMM_WORLD, Route::hierarchical).route, Route::shared_memory);
+  EXPECT_EQ(select_route(ranks_of(), Route::hierarchical).route, Route::shared_memory);
 }
 
-TEST(MpiGroup, DoesNotUseTheCallersCommunicator) {
+TEST(RankGroups, DoesNotUseTheCallersCommunicator) {
   const int rank = world_rank();
   run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
     const int right = (rank + 1) % world_size();
@@ -99,12 +95,12 @@ TEST(MpiGroup, DoesNotUseTheCallersCommunicator) {
   });
 }
 
-TEST(MpiGroup, AcceptsASubsetOfTheRanks) {
+TEST(RankGroups, AcceptsASubsetOfTheRanks) {
   const int rank = world_rank();
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
   {
-    const Communicator group = make_mpi_group(half, Route::ring);
+    const Communicator group = make_rank_group(ranks_of(half), Route::ring);
     MPI_Comm_free(&half);  // the group has a duplicate
     run_member(group, [&](const Communicator& member) {
       std::vector<std::int64_t> ranks = {rank};
@@ -116,31 +112,29 @@ TEST(MpiGroup, AcceptsASubsetOfTheRanks) {
   }
 }
 
-// The counts of MPI have 32 bits. The memory is only reserved: sizes are checked before it is read.
-TEST(MpiGroup, RejectsGathersBeyondTheMpiCountLimit) {
-  constexpr std::size_t kBytes = std::size_t{3} << 29;
-  void* const memory =
-      mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
-    EXPECT_EQ(error_of([&] {
-                group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes));
-              }),
-              fmt::format("[all_gather] expected at most 2147483647 bytes over all ranks together "
-                          "in one call, got {}",
-                          kBytes * static_cast<std::size_t>(world_size())));
-    const std::byte small{static_cast<unsigned char>(group.rank())};
-    EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(),
-              static_cast<std::size_t>(world_size()));
-  });
-  munmap(memory, kBytes);
+TEST(RankGroups, AreMadeFromSomeRanks) {
+  const Communicator all = ranks_of();
+  const std::vector<int> backwards = {world_size() - 1, 0};
+  const std::optional<Communicator> two = make_subset(all, backwards);
+  ASSERT_EQ(two.has_value(), world_rank() == 0 || world_rank() == world_size() - 1);
+  if (two) {
+    EXPECT_EQ(two->size(), 2);
+    EXPECT_EQ(two->rank(), world_rank() == 0 ? 1 : 0);
+    run_member(make_rank_group(*two, Route::ring), [](const Communicator& member) {
+      std::vector<std::int64_t> ranks = {world_rank()};
+      sum_and_wait(member, ranks);
+      EXPECT_EQ(ranks[0], world_size() - 1);
+    });
+  }
+  EXPECT_EQ(node_of(all, 0), node_of(all, world_size() - 1));
+  EXPECT_EQ(ranks_of_node(all).rank(), world_rank());
 }
 
 TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
   // Rank r drives r + 1 replicas: the first of rank r is number r (r + 1) / 2.
   const int rank = world_rank();
   const std::vector<Communicator> group =
-      make_multi_worker_group(MPI_COMM_WORLD, rank + 1, Route::automatic);
+      make_multi_worker_group(ranks_of(), rank + 1, Route::automatic);
   ASSERT_EQ(group.size(), static_cast<std::size_t>(rank + 1));
   for (int local = 0; local <= rank; ++local) {
     EXPECT_EQ(group[static_cast<std::size_t>(local)].rank(), rank * (rank + 1) / 2 + local);
@@ -149,25 +143,28 @@ TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
 }
 
 TEST(Ring, IsBitwiseEqualForAnySegments) {
-  run_member(Communicator(make_ring(MPI_COMM_WORLD)), [](const Communicator& usual) {
-    const Communicator fine(make_ring(MPI_COMM_WORLD, {.segment_bytes = 576}));
-    const Communicator between_nodes(make_ring(MPI_COMM_WORLD, kRingBetweenNodes));
-    std::vector<float> first(50'001);
-    for (std::size_t i = 0; i < first.size(); ++i)
-      first[i] = std::cos(static_cast<float>(i) * 0.37F + static_cast<float>(usual.rank()));
-    std::vector<float> second = first;
-    std::vector<float> third = first;
-    sum_and_wait(usual, first);
-    sum_and_wait(fine, second);
-    sum_and_wait(between_nodes, third);
-    EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
-    EXPECT_EQ(std::memcmp(first.data(), third.data(), first.size() * sizeof(float)), 0);
-  });
+  run_member(
+      Communicator(make_ring(make_mpi_transport(MPI_COMM_WORLD))), [](const Communicator& usual) {
+        const Communicator fine(
+            make_ring(make_mpi_transport(MPI_COMM_WORLD), {.segment_bytes = 576}));
+        const Communicator between_nodes(
+            make_ring(make_mpi_transport(MPI_COMM_WORLD), kRingBetweenNodes));
+        std::vector<float> first(50'001);
+        for (std::size_t i = 0; i < first.size(); ++i)
+          first[i] = std::cos(static_cast<float>(i) * 0.37F + static_cast<float>(usual.rank()));
+        std::vector<float> second = first;
+        std::vector<float> third = first;
+        sum_and_wait(usual, first);
+        sum_and_wait(fine, second);
+        sum_and_wait(between_nodes, third);
+        EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
+        EXPECT_EQ(std::memcmp(first.data(), third.data(), first.size() * sizeof(float)), 0);
+      });
 }
 
 TEST(Ring, RejectsSegmentsThatSplitACacheLine) {
-  EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 100}), CheckFailure);
-  EXPECT_THROW(make_ring(MPI_COMM_WORLD, {.segment_bytes = 0}), CheckFailure);
+  EXPECT_THROW(make_ring(make_mpi_transport(MPI_COMM_WORLD), {.segment_bytes = 100}), CheckFailure);
+  EXPECT_THROW(make_ring(make_mpi_transport(MPI_COMM_WORLD), {.segment_bytes = 0}), CheckFailure);
 }
 
 /// Number of mappings of shared memory in this process.
@@ -180,7 +177,7 @@ std::ptrdiff_t mappings() {
 }
 
 TEST(SharedMemory, FreesAndReallocatesMemory) {
-  run_member(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory), [](const Communicator& group) {
+  run_member(make_rank_group(ranks_of(), Route::shared_memory), [](const Communicator& group) {
     std::ptrdiff_t first = 0;
     for (int round = 1; round <= 20; ++round) {
       const device::Buffer buffer = group.allocate(100'000);
@@ -199,11 +196,12 @@ TEST(GatherTexts, ReturnsTheTextsInRankOrder) {
   const auto text_of = [](int rank) {
     return std::string(static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
   };
-  const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, text_of(world_rank()));
+  const std::vector<std::string> texts = gather_texts(ranks_of(), text_of(world_rank()));
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(world_size()));
   for (int rank = 0; rank < world_size(); ++rank)
     EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank));
-  EXPECT_EQ(gather_texts(MPI_COMM_NULL, "alone"), std::vector<std::string>{"alone"});
+  EXPECT_EQ(gather_texts(make_in_process_group(1).front(), "alone"),
+            std::vector<std::string>{"alone"});
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ class NcclOnAGpu : public ::testing::Test {
   }
 
   static Communicator make_group_of_one() {
-    return Communicator(
-        make_nccl({make_in_process_group(1).front().impl()}, {kNcclGpu}, MPI_COMM_NULL).front());
+    return Communicator(make_nccl({make_in_process_group(1).front().impl()}, {kNcclGpu},
+                                  make_in_process_group(1).front())
+                            .front());
   }
 };
 
@@ -134,7 +135,7 @@ TEST_F(NcclOnAGpu, CanBeAborted) {
 TEST_F(NcclOnAGpu, NamesAMemberWhoseWaitTimesOut) {
   const std::vector<Communicator> all = make_in_process_group(3);
   EXPECT_EQ(error_of([&] {
-              make_nccl({all[1].impl()}, {kNcclGpu}, MPI_COMM_NULL,
+              make_nccl({all[1].impl()}, {kNcclGpu}, make_in_process_group(1).front(),
                         {.join_limit = std::chrono::milliseconds(200)});
             }),
             fmt::format("[nccl] expected 3 members to join within 0.2 s; member 1 on {} (gpu:0) is "
@@ -160,7 +161,7 @@ TEST_F(NcclOnAGpu, RejectsASecondMember) {
   std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
   EXPECT_THAT(error_of([&] {
-                make_nccl(hosts, {kNcclGpu, kNcclGpu}, MPI_COMM_NULL);
+                make_nccl(hosts, {kNcclGpu, kNcclGpu}, make_in_process_group(1).front());
               }),
               StartsWith("[nccl] expected 2 members to join on member "));
 }

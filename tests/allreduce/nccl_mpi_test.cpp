@@ -8,10 +8,10 @@
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/groups/groups.h"
-#include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/buffer.h"
+#include "tests/support/mpi_ranks.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
 #include "tests/support/pretend_nodes.h"
@@ -22,23 +22,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
-int world_size() { return size_of(MPI_COMM_WORLD); }
-int world_rank() { return rank_in(MPI_COMM_WORLD); }
-
 TEST(NcclBetweenRanks, NamesItsRoute) {
   const auto route_of = [](MPI_Comm ranks, Route route) {
-    return make_device_group(ranks, pretend::gpus(1, world_rank()), route).front().route();
+    return make_device_group(ranks_of(ranks), pretend::gpus(1, world_rank()), route)
+        .front()
+        .route();
   };
   EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::automatic), "nccl");
   EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::nccl), "nccl");
   EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::hierarchical), "nccl");
   EXPECT_EQ(route_of(MPI_COMM_SELF, Route::automatic), "none");
   EXPECT_EQ(route_of(MPI_COMM_SELF, Route::nccl), "nccl");
-  EXPECT_EQ(
-      make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()), Route::hierarchical)
-          .front()
-          .route(),
-      "nccl");
+  EXPECT_EQ(make_device_group(ranks_of(), pretend::gpus(2, 2 * world_rank()), Route::hierarchical)
+                .front()
+                .route(),
+            "nccl");
 }
 
 // ---- auto between nodes
@@ -52,7 +50,7 @@ struct Chosen {
 Chosen choose_between_nodes() {
   const pretend::RanksAreNodes nodes;
   Chosen chosen;
-  const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()),
+  const Communicator member = make_device_group(ranks_of(), pretend::gpus(1, world_rank()),
                                                 Route::automatic, false, &chosen.reason)
                                   .front();
   chosen.route = member.route();
@@ -93,10 +91,10 @@ TEST(NcclBetweenNodes, FallsBackToTheHostOnAllRanksIfOneLacksTheLibrary) {
 
 // No rank decides alone, so the operations of the others end.
 TEST(NcclBetweenRanks, FailsOnAllRanksIfOneIsNotReached) {
-  const Communicator host = make_mpi_group(MPI_COMM_WORLD, Route::ring);
+  const Communicator host = make_rank_group(ranks_of(), Route::ring);
   if (world_rank() == 1) pretend::lose_operations(1);
   EXPECT_EQ(error_of([&] {
-              make_nccl({host.impl()}, pretend::gpus(1, world_rank()), MPI_COMM_WORLD,
+              make_nccl({host.impl()}, pretend::gpus(1, world_rank()), ranks_of(),
                         {.join_limit = std::chrono::milliseconds(500)});
             }),
             fmt::format("[nccl] expected a first sum of {} members within 0.5 s; member 0 on {} "
@@ -107,7 +105,7 @@ TEST(NcclBetweenRanks, FailsOnAllRanksIfOneIsNotReached) {
 
 TEST(NcclBetweenRanks, RejectsTwoRanksOnOneGpu) {
   EXPECT_EQ(
-      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
+      error_of([] { make_device_group(ranks_of(), pretend::gpus(1), Route::nccl); }),
       fmt::format(
           "[devices] expected a GPU for each rank: let --devices auto choose, give each rank its "
           "own with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank "
@@ -120,7 +118,7 @@ TEST(NcclBetweenRanks, ReportsAMissingLibraryOnAllRanks) {
   if (world_rank() == last) pretend::lose_library();
   for (const Route route : {Route::nccl, Route::hierarchical})
     EXPECT_EQ(
-        error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
+        error_of([&] { make_device_group(ranks_of(), pretend::gpus(1, world_rank()), route); }),
         fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost",
                     host_name()));
   pretend::reset_faults();
@@ -130,7 +128,7 @@ TEST(NcclBetweenRanks, RejectsMixedDevices) {
   const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{}
                                                                  : pretend::gpus(1).front()};
   EXPECT_EQ(
-      error_of([&] { make_device_group(MPI_COMM_WORLD, devices, Route::automatic); }),
+      error_of([&] { make_device_group(ranks_of(), devices, Route::automatic); }),
       fmt::format(
           "[--allreduce] expected all replicas on the CPU or all on GPUs, got 1 of {} on the CPU",
           world_size()));
@@ -138,8 +136,7 @@ TEST(NcclBetweenRanks, RejectsMixedDevices) {
 
 TEST(NcclBetweenRanks, RejectsCpuRoutes) {
   EXPECT_EQ(error_of([] {
-              make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()),
-                                Route::shared_memory);
+              make_device_group(ranks_of(), pretend::gpus(1, world_rank()), Route::shared_memory);
             }),
             "[--allreduce] expected auto, hierarchical, nccl or staged between GPUs of several "
             "ranks, got shared-memory");
@@ -149,14 +146,14 @@ TEST(NcclBetweenRanks, NamesTheRankWithoutAGpuOnAllRanks) {
   const int last = world_size() - 1;
   const int gpu = world_rank() == last ? 99 : world_rank();
   EXPECT_EQ(
-      error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
+      error_of([&] { make_device_group(ranks_of(), pretend::gpus(1, gpu), Route::nccl); }),
       fmt::format("[devices] expected the devices of rank {} on {}; [devices] expected gpu:99; "
                   "this process sees 8 GPUs",
                   last, host_name()));
 }
 
 TEST(NcclBetweenRanks, IsACpuGroupOnTheCpu) {
-  run_member(make_device_group(MPI_COMM_WORLD, {device::Device{}}, Route::automatic).front(),
+  run_member(make_device_group(ranks_of(), {device::Device{}}, Route::automatic).front(),
              [](const Communicator& group) {
                EXPECT_EQ(group.route(), "shared-memory");
                std::vector<float> values(10, 1.0F);
@@ -167,7 +164,7 @@ TEST(NcclBetweenRanks, IsACpuGroupOnTheCpu) {
 
 TEST(NcclBetweenRanks, NcclErrorsFailAllRanks) {
   const Communicator member =
-      make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::nccl).front();
+      make_device_group(ranks_of(), pretend::gpus(1, world_rank()), Route::nccl).front();
   run_member(member, [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(400'000);
     if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
@@ -181,7 +178,7 @@ TEST(NcclBetweenRanks, NcclErrorsFailAllRanks) {
 
 TEST(NcclBetweenRanks, LeavingRankReleasesRanksThatWaitOnTheirGpus) {
   const Communicator member =
-      make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::nccl).front();
+      make_device_group(ranks_of(), pretend::gpus(1, world_rank()), Route::nccl).front();
   run_member(member, [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(400'000);
     if (group.rank() == 1) pretend::lose_operations(1);

@@ -141,7 +141,7 @@ TEST_F(NcclGroup, IsNotUsedForReplicasOfOneGpu) {
 
 TEST_F(NcclGroup, RejectsTwoMembersOnOneGpu) {
   const std::vector<device::Device> twice(2, pretend::gpus(1).front());
-  EXPECT_EQ(error_of([&] { make_nccl(hosts_of(2), twice, MPI_COMM_NULL); }),
+  EXPECT_EQ(error_of([&] { make_nccl(hosts_of(2), twice, make_in_process_group(1).front()); }),
             fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL "
                         "returned \"invalid usage\" (a pretended one){}",
                         host_name(), kAdvice));
@@ -157,7 +157,8 @@ TEST_F(NcclGroup, NamesAMemberThatFailsInTheFirstSum) {
 TEST_F(NcclGroup, NamesAMemberWhoseFirstSumDoesNotReachTheOthers) {
   pretend::lose_operations(1);
   EXPECT_EQ(error_of([] {
-              make_nccl(hosts_of(2), pretend::gpus(2), MPI_COMM_NULL, {.join_limit = 200ms});
+              make_nccl(hosts_of(2), pretend::gpus(2), make_in_process_group(1).front(),
+                        {.join_limit = 200ms});
             }),
             fmt::format("[nccl] expected a first sum of 2 members within 0.2 s; member 0 on {} "
                         "(gpu:0) is still waiting for others",
@@ -167,7 +168,8 @@ TEST_F(NcclGroup, NamesAMemberWhoseFirstSumDoesNotReachTheOthers) {
 TEST_F(NcclGroup, DoesNotWaitForAnAbortThatHangs) {
   pretend::hang_aborts(0);
   {
-    const auto group = make_nccl(hosts_of(2), pretend::gpus(2), MPI_COMM_NULL, {.end_limit = 20ms});
+    const auto group = make_nccl(hosts_of(2), pretend::gpus(2), make_in_process_group(1).front(),
+                                 {.end_limit = 20ms});
     Communicator(group.front()).abort("enough");
   }
   pretend::reset_faults();

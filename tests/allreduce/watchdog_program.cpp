@@ -18,6 +18,7 @@
 
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
+#include "tests/support/mpi_ranks.h"
 
 namespace {
 
@@ -63,7 +64,8 @@ void train(const std::string& fault, int failing_rank, double timeout) {
   Activity activity;
   activity.describe_buckets({"fc3", "fc2 .. conv5", "conv4 .. fc1"});
   const lockstep::allreduce::Watchdog watchdog(
-      MPI_COMM_WORLD, {&activity}, {.stall_timeout = timeout, .advice = "start it again"});
+      lockstep::allreduce::ranks_of(), {&activity},
+      {.stall_timeout = timeout, .advice = "start it again"});
   for (int step = 0; step < 2 * kFailingStep; ++step)
     run_step(step, fault, rank == failing_rank, activity);
 }

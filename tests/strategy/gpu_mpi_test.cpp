@@ -14,7 +14,6 @@
 #include "tests/support/mpi_session.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
-#include "tests/support/pretend_nodes.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::inline v0::train {
@@ -204,10 +203,9 @@ TEST(GpusOfRanks, RecordAgainWhenBucketsChange) {
 }
 
 TEST(GpusOfRanks, ReportWhetherNcclReachesAllNodes) {
-  if (ranks() == 1 ||
+  if (job::mpi_session().nodes() == 1 ||
       error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
-    GTEST_SKIP() << "there is no NCCL, or nothing to reach";
-  const pretend::RanksAreNodes nodes;
+    GTEST_SKIP() << "there is no NCCL, or one node";
   const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()));
   EXPECT_EQ(strategy->selection().reason,
             fmt::format("GPUs of {0} ranks; NCCL reaches all {0}", ranks()));

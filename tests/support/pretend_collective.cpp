@@ -80,9 +80,7 @@ void usage_error(const char* how) {
   std::abort();
 }
 
-std::size_t width_of(ncclDataType_t type) {
-  return allreduce::bytes_per_element(type_of(type));
-}
+std::size_t width_of(ncclDataType_t type) { return allreduce::bytes_per_element(type_of(type)); }
 
 SharedSegment SharedCollective::create() { return SharedSegment::create(sizeof(Board)); }
 

@@ -3,6 +3,8 @@
 
 namespace lockstep::inline v0::pretend {
 
+/// TEST_RANKS_ARE_NODES in the environment does so for the whole program, whose session learns the
+/// nodes when it starts.
 class RanksAreNodes {
  public:
   /// During its lifetime, each rank is alone on its node. Use it on all ranks at the same time.

@@ -12,6 +12,7 @@
 
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/groups.h"
+#include "tests/support/mpi_ranks.h"
 
 namespace lockstep::inline v0::allreduce {
 
@@ -46,7 +47,7 @@ inline void run_members(const std::vector<Communicator>& members, const MemberBo
 /// MPI job, which must have this size.
 inline void run_ranks(int ranks, Route route, const MemberBody& body) {
   if (route == Route::in_process) return run_members(make_in_process_group(ranks), body);
-  const Communicator member = make_mpi_group(MPI_COMM_WORLD, route);
+  const Communicator member = make_rank_group(ranks_of(), route);
   ASSERT_EQ(member.size(), ranks) << "the test wants another mpirun -np";
   run_member(member, body);
 }

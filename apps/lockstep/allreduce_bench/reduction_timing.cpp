@@ -33,8 +33,8 @@ constexpr int kMaxCalls = 100;
 constexpr int kEstimateCalls = 5;
 
 std::vector<Communicator> make_group(const job::Session& session, int local_replicas, Route route) {
-  if (session.communicator().has_value())
-    return allreduce::make_multi_worker_group(job::ranks_of(session), local_replicas, route);
+  if (session.is_connected())
+    return allreduce::make_multi_worker_group(session.ranks(), local_replicas, route);
   allreduce::require_no_ranks(route);
   return allreduce::make_in_process_group(local_replicas, route);
 }
@@ -83,8 +83,8 @@ struct Arena {
 
 Arena make_arena(const job::Session& session, int local_replicas, const ReductionPlan& plan) {
   Arena arena;
-  const bool alone = !session.communicator();
-  arena.control = make_group(session, local_replicas, alone ? Route::in_process : Route::mpi);
+  const bool alone = !session.is_connected();
+  arena.control = make_group(session, local_replicas, alone ? Route::in_process : Route::ring);
   const int replicas = arena.control.front().size();
   if (replicas == 1)
     throw Error(ErrorCategory::input, "allreduce-bench",

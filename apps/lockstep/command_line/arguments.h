@@ -16,6 +16,7 @@
 #include "apps/lockstep/command_line/field_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/job/launch/transport_choice.h"
 #include "lockstep/strategy/strategy.h"
 #include "lockstep/train/options/fit_options.h"
 
@@ -53,7 +54,8 @@ struct PlaceArguments {
   std::string devices = "auto";
   std::string strategy = "auto";
   strategy::StrategyOptions options;
-  std::optional<double> start_timeout = {};  ///< see job::SessionOptions
+  std::optional<double> start_timeout = {};                          ///< see job::SessionOptions
+  job::TransportChoice transport = job::TransportChoice::automatic;  ///< see job::SessionOptions
 };
 
 /// Declares --json and, unless the command has it, its other name, --log-format text|json; the last
@@ -163,6 +165,11 @@ struct Fields<apps::PlaceArguments> {
           [](const Options& options) { return std::vector{options.strategy}; },
           {.value = "NAME"}},
       Part{&Options::options},
+      Field{&Options::transport,
+            {"transport", "Replicas",
+             "What carries messages between ranks: mpi, tcp (processes that a controller started "
+             "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, TF_CONFIG or srun), or auto, "
+             "which is mpi"}},
       Field{&Options::start_timeout,
             {"start_timeout", "Replicas",
              "Seconds that the start of the ranks may take, MPI_Init included; then the "

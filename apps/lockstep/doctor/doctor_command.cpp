@@ -128,7 +128,7 @@ class Examination {
   void watch() {
     doctor::Outcome outcome{.check = "connections"};
     try {
-      start_watchdog(session_.communicator().has_value());
+      start_watchdog(session_.is_connected());
       outcome.summary = session_.size() == 1 ? "one rank" : "all ranks reach rank 0 over TCP";
     } catch (const Error& error) {
       start_watchdog(false);
@@ -180,9 +180,9 @@ class Examination {
         .advice = kLookThere,
         .on_failure = [this](const allreduce::WatchdogReport& found) { abort_examination(found); }};
     if (!between_ranks && !session_.is_chief()) options.stall_timeout += kForRankZero;
-    watchdog_ = between_ranks ? std::make_unique<allreduce::Watchdog>(job::ranks_of(session_),
-                                                                      replicas, options)
-                              : std::make_unique<allreduce::Watchdog>(replicas, options);
+    watchdog_ = between_ranks
+                    ? std::make_unique<allreduce::Watchdog>(session_.ranks(), replicas, options)
+                    : std::make_unique<allreduce::Watchdog>(replicas, options);
     ranks_.activity().set_phase(allreduce::Phase::compute);
   }
 

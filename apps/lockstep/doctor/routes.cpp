@@ -177,8 +177,7 @@ constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::vector<Route> usual_routes(const Ranks& ranks) {
-  if (ranks.session().size() > 1)
-    return allreduce::Topology(job::ranks_of(ranks.session())).routes();
+  if (ranks.session().size() > 1) return allreduce::Topology(ranks.session().ranks()).routes();
   std::vector<Route> routes;
   for (const allreduce::RouteInfo& info : allreduce::all_routes())
     if (info.process && info.route != Route::automatic) routes.push_back(info.route);

@@ -6,14 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
+#include "lockstep/job/launch/admission.h"
 #include "lockstep/net/reachability.h"
 
 namespace lockstep::inline v0::apps::launch {
@@ -146,20 +145,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Identifies the host by its boot id and namespaces. Host names are not sufficient: two containers
-/// of one machine, or two hosts, may have the same name but share neither memory, process ids nor a
-/// network.
-std::string place_of_this_process() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  for (const char* kind : {"net", "pid", "ipc"}) {
-    std::error_code unknown;
-    boot +=
-        " " + std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind, unknown).string();
-  }
-  return boot;
-}
-
 std::vector<std::string> numeric_addresses(const json& value) {
   std::vector<std::string> addresses;
   for (const json& one : require_array(value, kMaxAddresses)) {
@@ -234,7 +219,7 @@ JoinRequest describe_this_task(const job::Task& task, const std::string& job,
     throw Error(ErrorCategory::input, "launch",
                 "expected a host name of letters, digits, dots and dashes (set one with --host)",
                 fmt::format("got {}", describe_json(join_request.host)));
-  join_request.place = host.empty() ? place_of_this_process() : host;
+  join_request.place = host.empty() ? job::node_of_this_process() : host;
   join_request.processors = allowed_processors();
   join_request.gpus = variable("CUDA_VISIBLE_DEVICES");
   join_request.addresses = addresses_for_others();

@@ -1,7 +1,6 @@
 #include "apps/lockstep/launch/rendezvous.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/resource.h>
 
@@ -13,85 +12,6 @@
 #include "lockstep/net/reachability.h"
 
 namespace lockstep::inline v0::apps::launch {
-namespace {
-
-constexpr const char* kLoopback = "127.0.0.1";
-
-/// Whether the environment states that all tasks are on one host.
-bool is_on_one_host(const job::Task& task) {
-  if (task.local_ranks == task.ranks) return true;
-  return task.hosts.size() == static_cast<std::size_t>(task.ranks) &&
-         std::ranges::all_of(task.hosts,
-                             [&](const std::string& host) { return host == task.hosts.front(); });
-}
-
-[[noreturn]] void refuse_without_secret(const job::Task& task,
-                                        const std::vector<std::string>& addresses) {
-  const char* line =
-      task.source == "srun"
-          ? "add this to the batch script, before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand "
-            "-hex 16)"
-          : "create one for all tasks, for example in a home directory that all hosts share: "
-            "(umask 077; openssl rand -hex 16 >~/.lockstep-job-secret); export "
-            "LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret";
-  throw Error(
-      ErrorCategory::input, "launch",
-      fmt::format(
-          "expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or LOCKSTEP_JOB_SECRET, "
-          "because its rendezvous at {} ({}) is reachable for other processes",
-          task.rendezvous.host, fmt::join(addresses, ", ")),
-      fmt::format("got none; {}", line));
-}
-
-}  // namespace
-
-std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret,
-                                              std::string& why) {
-  if (is_on_one_host(task)) return {kLoopback};
-  std::vector<std::string> addresses = net::addresses_of(task.rendezvous.host, why);
-  if (secret.is_secret() || addresses.empty()) return addresses;
-  std::vector<std::string> loopback;
-  std::ranges::copy_if(addresses, std::back_inserter(loopback), net::is_loopback);
-  if (loopback.empty()) refuse_without_secret(task, addresses);
-  return loopback;
-}
-
-std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
-                                            std::vector<std::string>& addresses) {
-  std::vector<net::Listener> listeners;
-  if (task.ranks == 1) return listeners;
-  std::string why;
-  const std::vector<std::string> rendezvous = rendezvous_addresses(task, secret, why);
-  if (rendezvous.empty() && !secret.is_secret()) refuse_without_secret(task, {why});
-  const std::vector<std::string> own = net::host_addresses();
-  const bool at_loopback = std::ranges::all_of(rendezvous, net::is_loopback);
-  // Many hosts resolve their own name to 127.0.1.1, while other hosts resolve it to the real
-  // address.
-  const bool means_loopback = is_on_one_host(task) || !secret.is_secret() ||
-                              task.rendezvous.host == "localhost" ||
-                              net::is_loopback(task.rendezvous.host);
-  std::vector<std::string> here;
-  for (const std::string& address : rendezvous) {
-    const bool is_own = net::is_loopback(address) ? means_loopback && at_loopback
-                                                  : std::ranges::find(own, address) != own.end();
-    if (is_own && std::ranges::find(here, address) == here.end()) here.push_back(address);
-  }
-  if (here.empty()) {
-    listeners.emplace_back(task.rendezvous.port);
-    return listeners;
-  }
-  for (const std::string& address : here) {
-    try {
-      listeners.emplace_back(address, task.rendezvous.port);
-    } catch (const Error&) {
-      // localhost may resolve to ::1 even on hosts without IPv6. One address is enough.
-      if (address == here.back() && listeners.empty()) throw;
-    }
-  }
-  addresses = here;
-  return listeners;
-}
-
 namespace {
 
 constexpr rlim_t kConnectionsPerTask =

@@ -11,6 +11,7 @@
 
 #include "apps/lockstep/launch/child.h"
 #include "apps/lockstep/launch/messages.h"
+#include "lockstep/job/launch/rendezvous.h"
 #include "lockstep/job/launch/task.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/connection.h"
@@ -18,21 +19,6 @@
 #include "lockstep/net/token.h"
 
 namespace lockstep::inline v0::apps::launch {
-
-/// The addresses at which tasks connect to rank 0: the numeric addresses of task.rendezvous.host,
-/// or loopback if all tasks are on one host. Without a secret, only loopback addresses. Empty if
-/// the name cannot be resolved (yet); then `why` is the error message. Throws Error (input), with
-/// the command to create a secret, if there is neither a secret nor a loopback address. May take
-/// seconds.
-std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret,
-                                              std::string& why);
-
-/// Rank 0's listeners at those addresses of the rendezvous that belong to this host. If none does
-/// (other hosts may know this host by another address), listens at all addresses of this host.
-/// Empty for a job of one task. Sets `addresses` to those that other tasks may connect to. Throws
-/// Error (communication) if the port is in use.
-std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
-                                            std::vector<std::string>& addresses);
 
 /// Raises this process's limit of open files for a job of `tasks`, as far as the hard limit allows:
 /// per task, its connection, that of an agent of mpirun, and attempts at all addresses of its host.

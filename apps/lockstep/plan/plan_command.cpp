@@ -286,7 +286,8 @@ void add_plan_command(CLI::App& program, const Invocation& invocation, int& stat
     status = run_session(invocation,
                          {.quiet = train.output.quiet,
                           .stall_timeout = train.place.options.stall_timeout,
-                          .start_timeout = train.place.start_timeout},
+                          .start_timeout = train.place.start_timeout,
+                          .transport = train.place.transport},
                          [&](job::Session& session) { return make_plan(session, *arguments); });
   });
 }

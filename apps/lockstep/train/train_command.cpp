@@ -291,7 +291,8 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
                          {.quiet = arguments->output.quiet,
                           .verbose = arguments->verbose,
                           .stall_timeout = stall_timeout,
-                          .start_timeout = arguments->place.start_timeout},
+                          .start_timeout = arguments->place.start_timeout,
+                          .transport = arguments->place.transport},
                          [&](job::Session& session) {
                            arguments->data.open.tfrecord.exchange =
                                strategy::index_exchange(session);

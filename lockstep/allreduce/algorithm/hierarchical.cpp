@@ -1,47 +1,58 @@
 #include "lockstep/allreduce/algorithm/hierarchical.h"
 
+#include <algorithm>
 #include <cstring>
-#include <mutex>
+#include <map>
 
 #include "lockstep/allreduce/algorithm/direct.h"
 #include "lockstep/allreduce/algorithm/node_memory.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
-#include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
 
-int smallest_node(MPI_Comm ranks, MPI_Comm node) {
-  int lanes = size_of(node);
-  MPI_Allreduce(MPI_IN_PLACE, &lanes, 1, MPI_INT, MPI_MIN, ranks);
-  return lanes;
+/// The members of each node, in the order of ranks.
+std::map<int, std::vector<int>> members_by_node(const Transport& transport) {
+  std::map<int, std::vector<int>> nodes;
+  for (int member = 0; member < transport.size(); ++member)
+    nodes[transport.node_of(member)].push_back(member);
+  return nodes;
 }
 
-class Hierarchical final : public MpiGroup {
+int smallest_node(const Transport& transport) {
+  std::size_t lanes = static_cast<std::size_t>(transport.size());
+  for (const auto& [node, members] : members_by_node(transport))
+    lanes = std::min(lanes, members.size());
+  return static_cast<int>(lanes);
+}
+
+class Hierarchical final : public MessageGroup {
  public:
-  Hierarchical(MPI_Comm ranks, MPI_Comm node, const RingOptions& options)
-      : MpiGroup(ranks, options.small_bytes),
-        options_(options),
-        lanes_(smallest_node(ranks, node)),
+  Hierarchical(const std::shared_ptr<Transport>& transport, const Communicator& node,
+               const RingOptions& options)
+      : MessageGroup(transport, options),
+        lanes_(smallest_node(*transport)),
         memory_(std::make_shared<NodeMemory>(node)),
-        barrier_(make_common_memory(node, Barrier::bytes_for(size_of(node))), size_of(node),
-                 rank_in(node),
+        barrier_(make_common_memory(node, Barrier::bytes_for(node.size())), node.size(),
+                 node.rank(),
                  {.own_cores = have_own_cores(node), .poll_group = [this] { receive_failure(); }}) {
-    const int lane = barrier_.member() < lanes_ ? barrier_.member() : MPI_UNDEFINED;
-    MPI_Comm_split(comm(), lane, rank(), &lane_);
-    if (lane_ != MPI_COMM_NULL) MPI_Comm_set_errhandler(lane_, MPI_ERRORS_RETURN);
+    for (int lane = 0; lane < lanes_; ++lane) {
+      std::vector<int> members;
+      for (const auto& [number, all] : members_by_node(*transport))
+        members.push_back(all[static_cast<std::size_t>(lane)]);
+      std::ranges::sort(members);
+      if (auto mine = transport->subset(members)) lane_ = std::move(mine);
+    }
   }
 
   ~Hierarchical() override {
-    if (lane_ == MPI_COMM_NULL || !is_usable()) return;
-    const std::lock_guard turn(mpi_turn());
-    MPI_Comm_free(&lane_);
+    if (failure() && lane_) lane_->abandon();
   }
 
   std::string route() const override { return "hierarchical"; }
   device::Buffer allocate(std::size_t bytes) override {
-    return buffers_.keep(NodeMemory::allocate(memory_, bytes));
+    return buffers().keep(NodeMemory::allocate(memory_, bytes));
   }
 
  protected:
@@ -57,16 +68,6 @@ class Hierarchical final : public MpiGroup {
     }
   }
 
-  void run_reduce_scatter(const Values& values, ReduceOp op) override {
-    announce(Call::reduce_scatter(values, op));
-    run_ring(comm(), values, op, RingReduction::Part::reduce_scatter);
-  }
-
-  void run_gather_slices(const Values& values) override {
-    announce(Call::gather_slices(values));
-    run_ring(comm(), values, ReduceOp::sum, RingReduction::Part::all_gather);
-  }
-
   void publish_failure(const ErrorMessage& failure) override { barrier_.fail(failure); }
 
  private:
@@ -74,18 +75,13 @@ class Hierarchical final : public MpiGroup {
   // it while other ranks still reduce their slices.
   void reduce_in_levels(const Values& values, ReduceOp op) {
     at_barrier(barrier_, [&] { direct_reduce_scatter(barrier_, *memory_, values, op, lanes_); });
-    if (lane_ != MPI_COMM_NULL) {
+    if (lane_) {
       const Slice slice = slice_of(values.count, values.type, lanes_, barrier_.member());
       const Values lane{values.data + slice.begin * bytes_per_element(values.type),
                         slice.end - slice.begin, values.type};
-      run_ring(lane_, lane, op, RingReduction::Part::all);
+      run_ring(*lane_, lane, op, RingReduction::Part::all);
     }
     at_barrier(barrier_, [&] { direct_gather(barrier_, *memory_, values, lanes_); });
-  }
-
-  void run_ring(MPI_Comm ring, const Values& values, ReduceOp op, RingReduction::Part part) {
-    RingReduction reduction(ring, values, op, part, options_, buffers_);
-    run_checked(reduction);
   }
 
   Values shared_copy(const Values& values) {
@@ -94,20 +90,19 @@ class Hierarchical final : public MpiGroup {
     return {static_cast<std::byte*>(shared_.data()), values.count, values.type};
   }
 
-  RingOptions options_;
   int lanes_;
   std::shared_ptr<NodeMemory> memory_;
   Barrier barrier_;
-  MPI_Comm lane_ = MPI_COMM_NULL;  // one rank of each node; null for a rank without a lane
-  device::Buffer shared_;          // for values that are not in shared memory
-  MessageBuffers buffers_;
+  std::shared_ptr<Transport> lane_;  // one rank of each node; null for a rank without a lane
+  device::Buffer shared_;            // for values that are not in shared memory
 };
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node,
-                                            const RingOptions& options) {
-  return std::make_shared<Hierarchical>(ranks, node, options);
+std::shared_ptr<MessageGroup> make_hierarchical(std::shared_ptr<Transport> transport,
+                                                const Communicator& node,
+                                                const RingOptions& options) {
+  return std::make_shared<Hierarchical>(transport, node, options);
 }
 
 }  // namespace lockstep::inline v0::allreduce

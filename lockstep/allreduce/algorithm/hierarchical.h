@@ -9,19 +9,18 @@
 // receive the result.
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 
-#include "lockstep/allreduce/algorithm/ring.h"
-#include "lockstep/allreduce/transport/mpi_group.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
+#include "lockstep/allreduce/communicator.h"
 
 namespace lockstep::inline v0::allreduce {
 
-/// Collective over `ranks`. `node` has the ranks of this rank's node, in the order of `ranks`, and
-/// is used only during the call. Throws Error (communication), the same on the ranks of a node, if
-/// they cannot share memory.
-std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node,
-                                            const RingOptions& options = kRingBetweenNodes);
+/// Collective over the members of `transport`, which the group uses alone. `node` has the ranks of
+/// this rank's node, in the same order, and is used only during the call. Throws Error
+/// (communication), the same on the ranks of a node, if they cannot share memory.
+std::shared_ptr<MessageGroup> make_hierarchical(std::shared_ptr<Transport> transport,
+                                                const Communicator& node,
+                                                const RingOptions& options = kRingBetweenNodes);
 
 }  // namespace lockstep::inline v0::allreduce

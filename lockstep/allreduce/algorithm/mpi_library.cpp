@@ -5,6 +5,8 @@
 #include <chrono>
 #include <mutex>
 
+#include "lockstep/allreduce/transport/mpi_transport.h"
+
 namespace lockstep::inline v0::allreduce {
 namespace {
 
@@ -20,7 +22,7 @@ void reduce_halves(void* from, void* into, int* count, MPI_Datatype* /*datatype*
 // MPI types and operations, built-in and user-defined.
 class MpiTypes {
  public:
-  MpiTypes() {
+  explicit MpiTypes(Turn& turn) : turn_(turn) {
     MPI_Type_contiguous(2, MPI_BYTE, &half_);
     MPI_Type_commit(&half_);
     create<ElementType::float16>(halves_[0]);
@@ -33,7 +35,7 @@ class MpiTypes {
     MPI_Finalized(&over);
     if (over != 0) return;
     // After a failure, another thread may be in MPI for ever.
-    const std::unique_lock turn(mpi_turn(), std::chrono::seconds(1));
+    const std::unique_lock turn(turn_.mutex, std::chrono::seconds(1));
     if (!turn.owns_lock()) return;
     for (auto& operations : halves_)
       for (MPI_Op& operation : operations) MPI_Op_free(&operation);
@@ -76,13 +78,17 @@ class MpiTypes {
     MPI_Op_create(reduce_halves<type, ReduceOp::product>, kCommutes, &operations[3]);
   }
 
+  Turn& turn_;
   MPI_Datatype half_ = MPI_DATATYPE_NULL;
   std::array<std::array<MPI_Op, 4>, 2> halves_{};
 };
 
-class MpiLibrary final : public MpiGroup {
+class MpiLibrary final : public MessageGroup {
  public:
-  using MpiGroup::MpiGroup;
+  explicit MpiLibrary(std::shared_ptr<Transport> transport)
+      : MessageGroup(transport, {.small_bytes = 0}),
+        comm_(mpi_communicator(*transport)),
+        types_(transport->turn()) {}
 
   std::string route() const override { return "mpi"; }
 
@@ -102,7 +108,7 @@ class MpiLibrary final : public MpiGroup {
     for (int root = 0; root < size(); ++root) {
       const Slice slice = slice_of(values.count, values.type, size(), root);
       in_pieces(values, slice, [&](std::byte* data, int count) {
-        check(MPI_Bcast(data, count, types_.type(values.type), root, comm()), "MPI_Bcast");
+        check(MPI_Bcast(data, count, types_.type(values.type), root, comm_), "MPI_Bcast");
       });
     }
   }
@@ -111,7 +117,7 @@ class MpiLibrary final : public MpiGroup {
   void reduce(const Values& values, ReduceOp op) {
     in_pieces(values, {0, values.count}, [&](std::byte* data, int count) {
       check(MPI_Allreduce(MPI_IN_PLACE, data, count, types_.type(values.type),
-                          types_.operation(values.type, op), comm()),
+                          types_.operation(values.type, op), comm_),
             "MPI_Allreduce");
     });
   }
@@ -123,13 +129,20 @@ class MpiLibrary final : public MpiGroup {
                 static_cast<int>(std::min(kLargestPiece, slice.end - begin)));
   }
 
+  void check(int status, const char* call) {
+    if (status == MPI_SUCCESS) return;
+    raise({"mpi", fmt::format("expected {} to succeed on rank {}", call, rank()),
+           fmt::format("MPI error {}", status)});
+  }
+
+  MPI_Comm comm_;
   MpiTypes types_;
 };
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks) {
-  return std::make_shared<MpiLibrary>(ranks);
+std::shared_ptr<MessageGroup> make_mpi_library(std::shared_ptr<Transport> transport) {
+  return std::make_shared<MpiLibrary>(std::move(transport));
 }
 
 }  // namespace lockstep::inline v0::allreduce

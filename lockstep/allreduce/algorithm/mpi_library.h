@@ -3,15 +3,13 @@
 // cannot interrupt members inside MPI_Allreduce.
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 
-#include "lockstep/allreduce/transport/mpi_group.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
 
 namespace lockstep::inline v0::allreduce {
 
 /// Collective over `ranks`.
-std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks);
+std::shared_ptr<MessageGroup> make_mpi_library(std::shared_ptr<Transport> transport);
 
 }  // namespace lockstep::inline v0::allreduce

@@ -18,9 +18,9 @@ namespace {
 
 // The state shared by the replicas of one rank.
 struct Worker {
-  std::shared_ptr<MpiGroup> between;  // used only by the leader
-  std::vector<int> first_of_rank;     // the global number of each rank's first replica
-  int size = 0;                       // number of replicas of all ranks
+  std::shared_ptr<MessageGroup> between;  // used only by the leader
+  std::vector<int> first_of_rank;         // the global number of each rank's first replica
+  int size = 0;                           // number of replicas of all ranks
   // Written by the leader while the others wait; read by the others before the next barrier.
   bool any = false;
   std::vector<std::vector<std::byte>> gathered;
@@ -74,7 +74,7 @@ class MultiWorker final : public GroupMember {
                  slice_of(values.count, values.type, barrier_.size(), barrier_.member()),
                  values.type, op);
     wait();
-    between_ranks([&](MpiGroup& group) { static_cast<void>(group.all_reduce(values, op)); });
+    between_ranks([&](MessageGroup& group) { static_cast<void>(group.all_reduce(values, op)); });
     copy_from(0, whole(values));
     wait();
     return nullptr;
@@ -90,7 +90,7 @@ class MultiWorker final : public GroupMember {
     if (is_leader())
       for (int local = 1; local < barrier_.size(); ++local)
         copy_from(local, range_of(values, first_of(worker_->between->rank()) + local, 1));
-    between_ranks([&](MpiGroup& group) {
+    between_ranks([&](MessageGroup& group) {
       for (int rank = 0; rank < group.size(); ++rank)
         group.broadcast(range_of(values, first_of(rank), static_cast<int>(replicas_of(rank))),
                         rank);
@@ -105,14 +105,14 @@ class MultiWorker final : public GroupMember {
     const int root_rank = rank_of(root);
     if (is_leader() && root_rank == worker_->between->rank())
       copy_from(root - first_of(root_rank), values);
-    between_ranks([&](MpiGroup& group) { group.broadcast(values, root_rank); });
+    between_ranks([&](MessageGroup& group) { group.broadcast(values, root_rank); });
     if (rank() != root) copy_from(0, values);
     wait();
   }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
     exchange(Call::all_gather(mine.size()), mine.data());
-    between_ranks([&](MpiGroup& group) {
+    between_ranks([&](MessageGroup& group) {
       const std::vector<std::vector<std::byte>> packed =
           group.all_gather(pack(barrier_, addresses_));
       worker_->gathered.clear();
@@ -124,12 +124,12 @@ class MultiWorker final : public GroupMember {
 
   void barrier() override {
     exchange(Call::barrier());
-    between_ranks([](MpiGroup& group) { group.barrier(); });
+    between_ranks([](MessageGroup& group) { group.barrier(); });
   }
 
   bool any(bool mine) override {
     exchange(Call::any(mine));
-    between_ranks([&](MpiGroup& group) { worker_->any = group.any(any_flag(barrier_)); });
+    between_ranks([&](MessageGroup& group) { worker_->any = group.any(any_flag(barrier_)); });
     return worker_->any;
   }
 
@@ -239,7 +239,7 @@ class MultiWorker final : public GroupMember {
 }  // namespace
 
 std::vector<std::shared_ptr<GroupMember>> make_multi_worker(
-    std::shared_ptr<MpiGroup> between, const std::vector<int>& replicas_of_rank) {
+    std::shared_ptr<MessageGroup> between, const std::vector<int>& replicas_of_rank) {
   LOCKSTEP_CHECK_OP(replicas_of_rank.size(), ==, static_cast<std::size_t>(between->size()));
   std::vector<int> first(replicas_of_rank.size());
   std::exclusive_scan(replicas_of_rank.begin(), replicas_of_rank.end(), first.begin(), 0);

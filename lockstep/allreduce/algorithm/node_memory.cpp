@@ -4,9 +4,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <string>
 
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -24,12 +25,8 @@ SharedSegment::Handle make_handle(const SharedSegment::Owner& owner, std::uint64
 
 }  // namespace
 
-NodeMemory::NodeMemory(MPI_Comm ranks)
-    : owners_(static_cast<std::size_t>(size_of(ranks))), rank_(rank_in(ranks)) {
-  constexpr int kBytes = sizeof(SharedSegment::Owner);
-  const SharedSegment::Owner mine = SharedSegment::this_owner();
-  MPI_Allgather(&mine, kBytes, MPI_BYTE, owners_.data(), kBytes, MPI_BYTE, ranks);
-}
+NodeMemory::NodeMemory(const Communicator& ranks)
+    : owners_(gather_values(ranks, SharedSegment::this_owner())), rank_(ranks.rank()) {}
 
 device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes) {
   SharedSegment segment = SharedSegment::create(bytes);
@@ -74,52 +71,52 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   return found->second.data() + place.offset;
 }
 
-std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes) {
-  const int rank = rank_in(ranks);
+std::shared_ptr<std::byte> make_common_memory(const Communicator& ranks, std::size_t bytes) {
   SharedSegment segment;
-  std::string failure;
+  bool has_failed = false;
   const auto attempt = [&](auto make) {
     try {
       segment = make();
-    } catch (const Error& error) {
-      failure = error.what();
+    } catch (const Error&) {
+      has_failed = true;
     }
   };
   SharedSegment::Handle handle;
-  if (rank == 0) attempt([&] { return SharedSegment::create(bytes); });
-  if (rank == 0 && failure.empty()) handle = segment.handle();
-  MPI_Bcast(&handle, sizeof(handle), MPI_BYTE, 0, ranks);
-  if (rank != 0) attempt([&] { return SharedSegment::open(handle); });
-  int failed = failure.empty() ? 0 : 1;
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_SUM, ranks);
-  if (failed > 0)
+  if (ranks.rank() == 0) {
+    attempt([&] { return SharedSegment::create(bytes); });
+    if (!has_failed) handle = segment.handle();
+  }
+  ranks.broadcast(std::as_writable_bytes(std::span(&handle, 1)), 0);
+  if (ranks.rank() != 0) attempt([&] { return SharedSegment::open(handle); });
+  // Also ensures that all ranks have opened the segment before any continues.
+  const std::vector<char> failures = gather_values(ranks, static_cast<char>(has_failed));
+  if (const auto failed = std::ranges::count(failures, 1); failed > 0)
     throw Error(
         ErrorCategory::communication, "shared-memory", "expected ranks of a node to share memory",
         fmt::format("{} of the {} ranks of this node cannot; they may be in separate containers",
-                    failed, size_of(ranks)));
-  // The reduction above also ensures that all ranks have opened the segment before any continues.
+                    failed, ranks.size()));
   auto keeper = std::make_shared<SharedSegment>(std::move(segment));
   return {keeper, keeper->data()};
 }
 
-bool can_share_memory(MPI_Comm ranks, MPI_Comm node) {
-  int can = 1;
+bool can_share_memory(const Communicator& ranks, const Communicator& node) {
+  bool cannot = false;
   try {
     make_common_memory(node, 1);
   } catch (const Error&) {
-    can = 0;
+    cannot = true;
   }
-  MPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, ranks);
-  return can != 0;
+  return !ranks.any(cannot);
 }
 
-bool have_own_cores(MPI_Comm ranks) {
+bool have_own_cores(const Communicator& ranks) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
-  if (::sched_getaffinity(0, sizeof(mine), &mine) != 0) return false;
+  const bool is_known = ::sched_getaffinity(0, sizeof(mine), &mine) == 0;
   cpu_set_t all;
-  MPI_Allreduce(&mine, &all, sizeof(mine), MPI_BYTE, MPI_BOR, ranks);
-  return CPU_COUNT(&all) >= size_of(ranks);
+  CPU_ZERO(&all);
+  for (const cpu_set_t& one : gather_values(ranks, mine)) CPU_OR(&all, &all, &one);
+  return is_known && CPU_COUNT(&all) >= ranks.size();
 }
 
 }  // namespace lockstep::inline v0::allreduce

@@ -1,8 +1,6 @@
 // Memory shared by the ranks of one node.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/algorithm/direct.h"
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/base/system/shared_segment.h"
 #include "lockstep/device/buffer.h"
 
@@ -20,7 +19,7 @@ namespace lockstep::inline v0::allreduce {
 class NodeMemory final : public Addresses {
  public:
   /// Collective over `ranks`, which are on one node.
-  explicit NodeMemory(MPI_Comm ranks);
+  explicit NodeMemory(const Communicator& ranks);
 
   /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation;
   /// after it is freed, they unmap it when they map another segment of this rank. The buffer keeps
@@ -47,14 +46,14 @@ class NodeMemory final : public Addresses {
 
 /// Maps `bytes` bytes of memory shared by all `ranks`, which are on one node. Collective. Throws
 /// Error (communication), the same on all, if any rank cannot.
-std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes);
+std::shared_ptr<std::byte> make_common_memory(const Communicator& ranks, std::size_t bytes);
 
 /// Whether the ranks of every node can share memory. Collective over `ranks`, and over `node`, the
 /// ranks of this node.
-bool can_share_memory(MPI_Comm ranks, MPI_Comm node);
+bool can_share_memory(const Communicator& ranks, const Communicator& node);
 
 /// Whether each rank has its own core, by CPU affinity. Collective over `ranks`, which are on one
 /// node.
-bool have_own_cores(MPI_Comm ranks);
+bool have_own_cores(const Communicator& ranks);
 
 }  // namespace lockstep::inline v0::allreduce

@@ -1,13 +1,13 @@
 // The reduction of one buffer in a ring of ranks.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "lockstep/allreduce/member/reduction.h"
 #include "lockstep/allreduce/transport/message_buffers.h"
+#include "lockstep/allreduce/transport/transport.h"
 
 namespace lockstep::inline v0::allreduce {
 
@@ -17,47 +17,44 @@ struct RingOptions {
   std::size_t segments_in_flight = 4;                  ///< in each direction
 };
 
-/// The options between nodes. Open MPI sends a message of up to 64 KiB (btl_tcp_eager_limit) at
+/// Segments between nodes. Open MPI sends a message of up to 64 KiB (btl_tcp_eager_limit) at
 /// once. A larger one waits for an answer, which TCP queues behind the data that the receiver sends
 /// itself: two hosts then send in turn, at half the speed of the link.
 inline constexpr RingOptions kRingBetweenNodes{.segment_bytes = std::size_t{60} << 10,
                                                .segments_in_flight = 16};
 
-/// One all-reduce, reduce-scatter or all-gather in progress, driven by advance().
+/// One all-reduce, reduce-scatter or all-gather in progress, driven by advance(), which throws the
+/// errors of the transport. Chunk r is the one that member r completes, or has from the start of an
+/// all-gather. A broadcast is an all-gather in which the other members have nothing: a chain of
+/// messages from the root on.
 ///
 /// Slots are numbered in the order of sending: slot t is segment t % segments_ of the chunk of step
 /// t / segments_. Data received in slot t is sent on in slot t + segments_. The first half of the
 /// slots is the reduce-scatter, the second half the all-gather.
 ///
-/// Values in a buffer that is kept for MPI are sent and received in place. Other values are copied
-/// through buffer slots in segments, so the caller may free them when it abandons the operation,
-/// even with messages in flight.
+/// Values in a buffer that is kept for messages are sent and received in place. Other values are
+/// copied through buffer slots in segments, so the caller may free them when it abandons the
+/// operation, even with messages in flight.
 class RingReduction {
  public:
   enum class Part { all, reduce_scatter, all_gather };
 
-  /// `buffers` must outlive this object and is used by one reduction at a time. `op` is ignored by
-  /// an all-gather.
-  RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part,
-                const RingOptions& options, MessageBuffers& buffers);
+  /// `transport` and `buffers` outlive this object; `buffers` are used by one reduction at a time.
+  /// `op` is ignored by an all-gather. `chunks`: one for each member, if not those of slice_of().
+  RingReduction(Transport& transport, const Values& values, ReduceOp op, Part part,
+                const RingOptions& options, MessageBuffers& buffers,
+                std::vector<Slice> chunks = {});
 
   /// Makes progress without waiting; returns whether it made any.
   bool advance();
-  bool is_done() const {
-    return status_ != MPI_SUCCESS || (sends_done_ == slots_ && receives_done_ == slots_);
-  }
-  /// The first MPI error, if any.
-  int status() const { return status_; }
+  bool is_done() const { return sends_done_ == slots_ && receives_done_ == slots_; }
 
  private:
   std::size_t segment_elements() const { return segment_bytes_ / bytes_per_element(values_.type); }
   Slice segment_of(std::size_t slot, int chunks_behind) const;
   Slice sent_in(std::size_t slot) const { return segment_of(slot, 0); }
   Slice received_in(std::size_t slot) const { return segment_of(slot, 1); }
-  std::byte* at(std::size_t element) const {
-    return values_.data + element * bytes_per_element(values_.type);
-  }
-  int bytes_of(Slice slice) const;
+  std::span<std::byte> memory_of(Slice slice) const;
   std::size_t receive_buffer(std::size_t slot) const { return slot % in_flight_; }
   std::size_t send_buffer(std::size_t slot) const { return in_flight_ + slot % in_flight_; }
   bool is_received_in_place(std::size_t slot) const { return is_kept_ && !is_reduced(slot); }
@@ -68,15 +65,14 @@ class RingReduction {
   void post_receive();
   void post_send();
   void process_received();
-  bool is_complete(MPI_Request& request);
-  void record(int status);
 
-  MPI_Comm comm_;
-  int rank_ = 0;
-  int size_ = 1;
+  Transport& transport_;
+  int rank_;
+  int size_;
   Values values_;
   ReduceOp op_;
   MessageBuffers& buffers_;
+  std::vector<Slice> chunks_;
   bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
   std::size_t in_flight_;         // segments in each direction
@@ -88,7 +84,6 @@ class RingReduction {
   std::size_t receives_done_ = 0;
   std::size_t sends_posted_ = 0;
   std::size_t sends_done_ = 0;
-  int status_ = MPI_SUCCESS;
 };
 
 }  // namespace lockstep::inline v0::allreduce

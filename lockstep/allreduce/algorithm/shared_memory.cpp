@@ -14,10 +14,10 @@ namespace {
 // Values outside shared memory are copied through it in pieces that fit into the cache.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
 
-class SharedMemory final : public MpiGroup {
+class SharedMemory final : public MessageGroup {
  public:
-  explicit SharedMemory(MPI_Comm ranks)
-      : MpiGroup(ranks),
+  SharedMemory(std::shared_ptr<Transport> transport, const Communicator& ranks)
+      : MessageGroup(std::move(transport), {.small_bytes = 0}),
         memory_(std::make_shared<NodeMemory>(ranks)),
         barrier_(
             make_common_memory(ranks, Barrier::bytes_for(size())), size(), rank(),
@@ -25,7 +25,7 @@ class SharedMemory final : public MpiGroup {
 
   void set_member_numbers(std::vector<int> numbers) override {
     barrier_.set_member_numbers(numbers);
-    MpiGroup::set_member_numbers(std::move(numbers));
+    MessageGroup::set_member_numbers(std::move(numbers));
   }
 
   std::string route() const override { return "shared-memory"; }
@@ -116,8 +116,9 @@ class SharedMemory final : public MpiGroup {
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks) {
-  return std::make_shared<SharedMemory>(ranks);
+std::shared_ptr<MessageGroup> make_shared_memory(std::shared_ptr<Transport> transport,
+                                                 const Communicator& ranks) {
+  return std::make_shared<SharedMemory>(std::move(transport), ranks);
 }
 
 }  // namespace lockstep::inline v0::allreduce

@@ -2,16 +2,15 @@
 // place; other buffers are copied through shared memory in pieces.
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 
-#include "lockstep/allreduce/transport/mpi_group.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
 
 namespace lockstep::inline v0::allreduce {
 
 /// Collective over `ranks`, which are on one node. Throws Error (communication), the same on all,
 /// if they cannot share memory.
-std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks);
+std::shared_ptr<MessageGroup> make_shared_memory(std::shared_ptr<Transport> transport,
+                                                 const Communicator& ranks);
 
 }  // namespace lockstep::inline v0::allreduce

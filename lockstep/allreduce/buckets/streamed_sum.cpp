@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/allreduce/cuda/gpu_work.h"
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/transport/backoff.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/host_view.h"
 

@@ -14,17 +14,18 @@
 #include "lockstep/allreduce/algorithm/gpu/staged.h"
 #include "lockstep/allreduce/algorithm/hierarchical.h"
 #include "lockstep/allreduce/algorithm/in_process.h"
+#include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/algorithm/mpi_library.h"
 #include "lockstep/allreduce/algorithm/multi_worker.h"
 #include "lockstep/allreduce/algorithm/one_member.h"
-#include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/algorithm/shared_memory.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
+#include "lockstep/allreduce/groups/ranks.h"
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/allreduce/groups/topology.h"
 #include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/allreduce/transport/job_texts.h"
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/transport/transport.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
@@ -47,26 +48,26 @@ void check_route(Route route, const RouteFilter& filter, std::string_view where,
 
 bool connects_nodes(const RouteInfo& row) { return row.ranks && row.medium != Medium::memory; }
 
-std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
+std::shared_ptr<MessageGroup> make_between_ranks(const Communicator& ranks, Route route) {
   require_devices(route, {device::Device{}});
   check_route(route, &RouteInfo::ranks, "between ranks",
-              fmt::format(" for {} ranks", size_of(ranks)));
+              fmt::format(" for {} ranks", ranks.size()));
   std::optional<Topology> topology;
-  if (route == Route::automatic || route == Route::ring ||
-      info_of(route).medium != Medium::messages)
+  if (route == Route::automatic || info_of(route).medium != Medium::messages)
     topology.emplace(ranks);
   if (route == Route::automatic) route = topology->candidates().front();
   if (topology && topology->nodes() > 1)
     check_route(route, connects_nodes, "between nodes", " for ranks of several nodes");
+  std::shared_ptr<Transport> transport = ranks.impl()->transport()->duplicate();
   switch (route) {
     case Route::shared_memory:
-      return make_shared_memory(ranks);
+      return make_shared_memory(std::move(transport), ranks);
     case Route::ring:
-      return make_ring(ranks, topology->nodes() > 1 ? kRingBetweenNodes : RingOptions());
+      return make_ring_of(std::move(transport));
     case Route::hierarchical:
-      return make_hierarchical(ranks, topology->node());
+      return make_hierarchical(std::move(transport), topology->node());
     case Route::mpi:
-      return make_mpi_library(ranks);
+      return make_mpi_library(std::move(transport));
     case Route::automatic:
     case Route::in_process:
     case Route::nccl:
@@ -74,15 +75,6 @@ std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
       break;
   }
   LOCKSTEP_CHECK(false && "a route between ranks that is not built here");
-}
-
-std::vector<int> replicas_of_ranks(MPI_Comm ranks, int local_replicas) {
-  std::vector<int> replicas(size_of(ranks));
-  const int status = MPI_Allgather(&local_replicas, 1, MPI_INT, replicas.data(), 1, MPI_INT, ranks);
-  if (status != MPI_SUCCESS)
-    throw Error(ErrorCategory::communication, "mpi", "expected the number of replicas of each rank",
-                fmt::format("MPI error {}", status));
-  return replicas;
 }
 
 std::vector<Communicator> handles(std::vector<std::shared_ptr<GroupMember>> members) {
@@ -100,14 +92,15 @@ std::vector<Communicator> make_in_process_group(int size, Route route) {
   return handles(make_in_process(size));
 }
 
-Communicator make_mpi_group(MPI_Comm ranks, Route route) {
-  if (size_of(ranks) == 1) return Communicator(make_one_member());
+Communicator make_rank_group(const Communicator& ranks, Route route) {
+  if (ranks.size() == 1) return Communicator(make_one_member());
   return Communicator(make_between_ranks(ranks, route));
 }
 
-std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route) {
+std::vector<Communicator> make_multi_worker_group(const Communicator& ranks, int local_replicas,
+                                                  Route route) {
   LOCKSTEP_CHECK_OP(local_replicas, >, 0);
-  const std::vector<int> replicas = replicas_of_ranks(ranks, local_replicas);
+  const std::vector<int> replicas = gather_values(ranks, local_replicas);
   if (replicas.size() == 1)
     return make_in_process_group(local_replicas, info_of(route).process ? route : Route::automatic);
   auto between = make_between_ranks(ranks, route);
@@ -170,7 +163,7 @@ Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus, Rout
     throw Error(ErrorCategory::input, kOption,
                 "expected a GPU for each replica, or one GPU for all",
                 fmt::format("got {}", list_of(gpus)));
-  return make_nccl(hosts, gpus, MPI_COMM_NULL);
+  return make_nccl(hosts, gpus, Communicator(make_one_member()));
 }
 
 // The data that ranks exchange about a replica. A shared GPU has the same UUID, even if its index
@@ -207,7 +200,7 @@ std::vector<GroupPlace> places_of(const std::vector<std::string>& texts) {
   return places;
 }
 
-void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) {
+void check_available_on_all(const Communicator& ranks, const std::vector<Device>& devices) {
   std::optional<ErrorMessage> problem;
   try {
     std::vector<Device> gpus = devices;
@@ -215,8 +208,7 @@ void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) 
     check_available(gpus);
   } catch (const Error& error) {
     problem = ErrorMessage{
-        "devices",
-        fmt::format("expected the devices of rank {} on {}", rank_in(ranks), host_name()),
+        "devices", fmt::format("expected the devices of rank {} on {}", ranks.rank(), host_name()),
         error.what()};
   }
   raise_first(ranks, problem, ErrorCategory::device);
@@ -233,7 +225,8 @@ enum class DeviceMix { cpu, gpus, shared_gpus };
 }
 
 // The kind of devices of all replicas of the job.
-DeviceMix find_device_mix(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
+DeviceMix find_device_mix(const Communicator& ranks, const std::vector<Device>& devices,
+                          bool share_gpus) {
   check_available_on_all(ranks, devices);
   const std::vector<GroupPlace> places =
       places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
@@ -253,8 +246,8 @@ DeviceMix find_device_mix(MPI_Comm ranks, const std::vector<Device>& devices, bo
 
 // NCCL if it reaches all members, else the host. All ranks decide alike, because make_nccl throws
 // on all of them.
-Members make_nccl_or_staged(MPI_Comm ranks, const Members& hosts, const std::vector<Device>& gpus,
-                            std::string& reason) {
+Members make_nccl_or_staged(const Communicator& ranks, const Members& hosts,
+                            const std::vector<Device>& gpus, std::string& reason) {
   try {
     Members members = make_nccl(hosts, gpus, ranks);
     reason = fmt::format("NCCL reaches all {}", hosts.front()->size());
@@ -315,10 +308,11 @@ std::vector<Communicator> make_device_group(const std::vector<Device>& devices, 
                                         : make_on_gpus(hosts, devices, route));
 }
 
-std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices,
-                                            Route route, bool share_gpus, std::string* reason) {
+std::vector<Communicator> make_device_group(const Communicator& ranks,
+                                            const std::vector<Device>& devices, Route route,
+                                            bool share_gpus, std::string* reason) {
   LOCKSTEP_CHECK(!devices.empty());
-  if (ranks == MPI_COMM_NULL || size_of(ranks) == 1)
+  if (ranks.size() == 1)
     return make_device_group(devices, info_of(route).connects_process() ? route : Route::automatic);
   const int local = static_cast<int>(devices.size());
   const DeviceMix mix = find_device_mix(ranks, devices, share_gpus);

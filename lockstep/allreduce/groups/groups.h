@@ -1,7 +1,5 @@
-// Creates groups of threads of one process, of ranks of an MPI job, or of both.
+// Creates groups of threads of one process, of ranks of a job, or of both.
 #pragma once
-
-#include <mpi.h>
 
 #include <string>
 #include <vector>
@@ -16,20 +14,21 @@ namespace lockstep::inline v0::allreduce {
 /// (input) for a route without RouteInfo::process.
 std::vector<Communicator> make_in_process_group(int size, Route route = Route::automatic);
 
-/// The calling rank as a member of `ranks`, with one replica per rank. `route` is one with
-/// RouteInfo::ranks; automatic selects the first of Topology::candidates. Collective over `ranks`,
-/// which the group duplicates. The group must be destroyed before MPI_Finalize. Throws Error
-/// (input) for a route that does not connect these ranks.
-Communicator make_mpi_group(MPI_Comm ranks, Route route);
+/// The calling rank as a member of a group of `ranks`, with one replica per rank. `route` is one
+/// with RouteInfo::ranks; automatic selects the first of Topology::candidates. Collective over
+/// `ranks`. The group must be destroyed before the transport ends. Throws Error (input) for a route
+/// that does not connect these ranks.
+Communicator make_rank_group(const Communicator& ranks, Route route);
 
 /// A group of the replicas of all ranks. Element i is local replica i; its rank() is the global
 /// replica number (replicas of rank 0 first, then of rank 1, …). Ranks may have different numbers
 /// of replicas. Reduces within the process in replica order, then between ranks by `route`, then
-/// distributes the result. Only the thread of a rank's first replica calls MPI
-/// (MPI_THREAD_SERIALIZED is enough). Collective over `ranks`. For one rank it is
+/// distributes the result. Only the thread of a rank's first replica sends
+/// messages. Collective over `ranks`. For one rank it is
 /// make_in_process_group, with `route` if that connects threads, else with automatic. Throws Error
 /// (input) for a route that does not connect these ranks.
-std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route);
+std::vector<Communicator> make_multi_worker_group(const Communicator& ranks, int local_replicas,
+                                                  Route route);
 
 // Groups of replicas on given devices.
 
@@ -55,9 +54,9 @@ std::vector<Communicator> make_device_group(const std::vector<device::Device>& d
 /// staged if replicas share a GPU: replicas of one rank with such `devices`, or replicas of several
 /// ranks with `share_gpus`. Without `share_gpus` the latter is an Error (device) that names two
 /// ranks and their GPU, which is identified by its UUID independently of CUDA_VISIBLE_DEVICES.
-/// Collective over `ranks`; MPI_COMM_NULL stands for this process only. Throws like the other
+/// Collective over `ranks`. Throws like the other
 /// overload, the same on all ranks.
-std::vector<Communicator> make_device_group(MPI_Comm ranks,
+std::vector<Communicator> make_device_group(const Communicator& ranks,
                                             const std::vector<device::Device>& devices, Route route,
                                             bool share_gpus = false, std::string* reason = nullptr);
 

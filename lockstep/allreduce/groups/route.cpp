@@ -6,7 +6,6 @@
 #include <array>
 
 #include "lockstep/allreduce/algorithm/node_memory.h"
-#include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"

@@ -10,6 +10,7 @@
 #include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/allreduce/groups/topology.h"
+#include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/device/buffer.h"
 
@@ -38,20 +39,19 @@ std::string describe(const Topology& topology) {
 }
 
 // The best of a few tries, each timed on the slowest rank.
-double time_once(MPI_Comm ranks, const Communicator& group, std::span<float> values) {
+double time_once(const Communicator& ranks, const Communicator& group, std::span<float> values) {
   double best = 0;
   for (int attempt = -1; attempt < kTries; ++attempt) {
     group.barrier();
     const Clock::time_point begin = Clock::now();
     group.all_reduce(values).wait();
-    double seconds = seconds_since(begin);
-    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, ranks);
+    const double seconds = std::ranges::max(gather_values(ranks, seconds_since(begin)));
     if (attempt == 0 || (attempt > 0 && seconds < best)) best = seconds;
   }
   return best;
 }
 
-std::size_t measure(MPI_Comm ranks, std::vector<Candidate>& candidates) {
+std::size_t measure(const Communicator& ranks, std::vector<Candidate>& candidates) {
   for (std::size_t bytes = kSmallest;; bytes *= 4) {
     double fastest = kLongEnough;
     for (Candidate& candidate : candidates) {
@@ -73,7 +73,7 @@ std::string times_text(const std::vector<Candidate>& candidates, std::size_t byt
 
 }  // namespace
 
-Selection select_route(MPI_Comm ranks, std::optional<Route> remembered) {
+Selection select_route(const Communicator& ranks, std::optional<Route> remembered) {
   std::vector<Route> routes;
   std::string layout;
   {
@@ -88,7 +88,7 @@ Selection select_route(MPI_Comm ranks, std::optional<Route> remembered) {
     return {routes.front(), layout};
   std::vector<Candidate> candidates;
   for (const Route route : routes) {
-    Communicator group = make_mpi_group(ranks, route);
+    Communicator group = make_rank_group(ranks, route);
     device::Buffer buffer = group.allocate(kLargest);
     candidates.push_back({route, std::move(group), std::move(buffer)});
   }

@@ -1,10 +1,9 @@
 // The choice of a route between ranks for `auto`.
 #pragma once
 
-#include <mpi.h>
-
 #include <optional>
 
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/route.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -14,6 +13,6 @@ namespace lockstep::inline v0::allreduce {
 /// those of the slowest rank, so all ranks select the same route. A route `remembered` from an
 /// earlier run of the same training is reused if possible, because another route adds in another
 /// order and rounds differently. Collective over `ranks`.
-Selection select_route(MPI_Comm ranks, std::optional<Route> remembered = {});
+Selection select_route(const Communicator& ranks, std::optional<Route> remembered = {});
 
 }  // namespace lockstep::inline v0::allreduce

@@ -1,23 +1,30 @@
 #include "lockstep/allreduce/groups/topology.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "lockstep/allreduce/algorithm/node_memory.h"
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/groups/ranks.h"
 
 namespace lockstep::inline v0::allreduce {
+namespace {
 
-Topology::Topology(MPI_Comm ranks) : ranks_(size_of(ranks)) {
-  MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node_);
-  max_ranks_per_node_ = size_of(node_);
-  MPI_Allreduce(MPI_IN_PLACE, &max_ranks_per_node_, 1, MPI_INT, MPI_MAX, ranks);
-  nodes_ = rank_in(node_) == 0 ? 1 : 0;
-  MPI_Allreduce(MPI_IN_PLACE, &nodes_, 1, MPI_INT, MPI_SUM, ranks);
-  shares_memory_ = can_share_memory(ranks, node_);
+std::map<int, int> ranks_by_node(const Communicator& ranks) {
+  std::map<int, int> counts;
+  for (int rank = 0; rank < ranks.size(); ++rank) ++counts[node_of(ranks, rank)];
+  return counts;
 }
 
-Topology::~Topology() { MPI_Comm_free(&node_); }
+}  // namespace
+
+Topology::Topology(const Communicator& ranks) : node_(ranks_of_node(ranks)), ranks_(ranks.size()) {
+  const std::map<int, int> counts = ranks_by_node(ranks);
+  nodes_ = static_cast<int>(counts.size());
+  for (const auto& [node, count] : counts)
+    max_ranks_per_node_ = std::max(max_ranks_per_node_, count);
+  shares_memory_ = can_share_memory(ranks, node_);
+}
 
 std::vector<Route> Topology::routes() const {
   const bool uses_memory = max_ranks_per_node_ > 1 && shares_memory_;

@@ -1,10 +1,9 @@
 // The nodes of ranks, and which routes connect them.
 #pragma once
 
-#include <mpi.h>
-
 #include <vector>
 
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/route.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -13,13 +12,10 @@ namespace lockstep::inline v0::allreduce {
 class Topology {
  public:
   /// Collective over `ranks`.
-  explicit Topology(MPI_Comm ranks);
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
-  ~Topology();
+  explicit Topology(const Communicator& ranks);
 
-  /// The ranks of this rank's node, in the order of `ranks`. Owned by this object.
-  MPI_Comm node() const { return node_; }
+  /// The ranks of this rank's node, in the order of `ranks`.
+  const Communicator& node() const { return node_; }
   int ranks() const { return ranks_; }  ///< number of ranks
   int nodes() const { return nodes_; }  ///< number of nodes
   /// Number of ranks of the largest node.
@@ -32,7 +28,7 @@ class Topology {
   std::vector<Route> candidates() const;
 
  private:
-  MPI_Comm node_ = MPI_COMM_NULL;
+  Communicator node_;
   int ranks_ = 1;
   int nodes_ = 1;
   int max_ranks_per_node_ = 1;

@@ -71,6 +71,8 @@ class PendingOperation {
   virtual void wait(device::Stream& stream) = 0;
 };
 
+class Transport;
+
 /// The operations of Communicator, on elements of a type known at run time.
 class GroupMember {
  public:
@@ -99,6 +101,10 @@ class GroupMember {
       std::span<const std::span<const std::byte>> parts);
   virtual void barrier() = 0;
   virtual bool any(bool mine) = 0;
+
+  /// How members that are ranks exchange messages; null between threads. For groups of the same
+  /// ranks, or of some of them.
+  virtual Transport* transport() { return nullptr; }
 
   /// Makes the current and later operations of all members throw `failure`. The first failure
   /// stays. Thread-safe.

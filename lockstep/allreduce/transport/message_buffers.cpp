@@ -18,16 +18,15 @@ MessageBuffers::State::~State() {
 }
 
 bool MessageBuffers::State::in_flight() const {
-  return std::ranges::any_of(requests,
-                             [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
+  return std::ranges::any_of(messages, &Message::is_in_flight);
 }
 
 void MessageBuffers::reserve(std::size_t slots, std::size_t bytes) {
   LOCKSTEP_CHECK(!state_->in_flight());
-  if (slots <= state_->requests.size() && bytes <= bytes_) return;
+  if (slots <= state_->messages.size() && bytes <= bytes_) return;
   bytes_ = std::max(bytes_, (bytes + kCacheLine - 1) / kCacheLine * kCacheLine);
-  state_->requests.resize(std::max(slots, state_->requests.size()), MPI_REQUEST_NULL);
-  state_->memory = device::HostAllocator().allocate(state_->requests.size() * bytes_);
+  state_->messages.resize(std::max(slots, state_->messages.size()));
+  state_->memory = device::HostAllocator().allocate(state_->messages.size() * bytes_);
 }
 
 device::Buffer MessageBuffers::keep(device::Buffer buffer) {

@@ -1,26 +1,26 @@
 // Memory for messages between ranks.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
+#include "lockstep/allreduce/transport/transport.h"
 #include "lockstep/device/buffer.h"
 
 namespace lockstep::inline v0::allreduce {
 
-/// Memory that MPI may use without a time limit, with the requests of its messages. MPI uses no
-/// other memory, because a matched receive, or any send, cannot be canceled: MPI accesses its
-/// memory until the message is complete.
+/// Memory that a transport may use without a time limit, with the messages in it. It uses no other
+/// memory, because messages cannot be canceled (in MPI a matched receive, or any send): a transport
+/// accesses their memory until they are complete.
 ///
 /// There are two kinds of memory: slots of this object, with one message at a time in each, and
 /// callers' buffers that this object keeps alive (keep()). All other memory is copied through the
 /// slots. If messages are in flight at destruction, which happens only after a failure, the memory
-/// is leaked. This requires no MPI call, so any thread may destroy the object.
+/// is leaked. This does not use the transport, so any thread may destroy the object.
 class MessageBuffers {
  public:
   MessageBuffers() = default;
@@ -35,9 +35,10 @@ class MessageBuffers {
   std::byte* slot(std::size_t index) const {
     return static_cast<std::byte*>(state_->memory.data()) + index * bytes_;
   }
-  /// MPI_REQUEST_NULL while no message is in flight in that slot. The requests of all slots are
-  /// contiguous.
-  MPI_Request& request(std::size_t index) { return state_->requests[index]; }
+  /// The memory of a slot.
+  std::span<std::byte> memory(std::size_t index) const { return {slot(index), bytes_}; }
+  /// The message in that slot; empty while none is in flight.
+  Message& message(std::size_t index) { return state_->messages[index]; }
 
   /// Returns `buffer` with memory that outlives the messages of this object. It may outlive this
   /// object.
@@ -54,7 +55,7 @@ class MessageBuffers {
     bool in_flight() const;
 
     device::Buffer memory;
-    std::vector<MPI_Request> requests;
+    std::vector<Message> messages;
     std::mutex kept_mutex;
     std::map<const std::byte*, std::size_t> kept;  // sizes in bytes by address
   };

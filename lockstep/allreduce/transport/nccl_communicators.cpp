@@ -8,7 +8,6 @@
 
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/transport/job_texts.h"
-#include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/device/cuda/stream.h"
@@ -49,9 +48,9 @@ struct NcclInvitation {
 };
 
 // Created on rank 0 and sent to all ranks.
-NcclInvitation invite(MPI_Comm ranks) {
+NcclInvitation invite(const Communicator& ranks) {
   NcclInvitation invitation;
-  if (ranks == MPI_COMM_NULL || rank_in(ranks) == 0) {
+  if (ranks.rank() == 0) {
     const ncclResult_t result = ncclGetUniqueId(&invitation.id);
     if (result != ncclSuccess) {
       const std::string text = text_of(result);
@@ -59,13 +58,13 @@ NcclInvitation invite(MPI_Comm ranks) {
                   invitation.problem.data());
     }
   }
-  if (ranks != MPI_COMM_NULL) MPI_Bcast(&invitation, sizeof(invitation), MPI_BYTE, 0, ranks);
+  ranks.broadcast(std::as_writable_bytes(std::span(&invitation, 1)), 0);
   return invitation;
 }
 
 }  // namespace
 
-void load_nccl(MPI_Comm ranks) {
+void load_nccl(const Communicator& ranks) {
   std::optional<ErrorMessage> problem;
   try {
     int version = 0;
@@ -77,7 +76,7 @@ void load_nccl(MPI_Comm ranks) {
 }
 
 std::shared_ptr<NcclCommunicators> NcclCommunicators::create(
-    MPI_Comm ranks, int size, const std::vector<Participant>& participants,
+    const Communicator& ranks, int size, const std::vector<Participant>& participants,
     std::chrono::milliseconds join_limit, std::chrono::milliseconds end_limit) {
   const NcclInvitation invitation = invite(ranks);
   if (invitation.problem[0] != '\0')
@@ -85,7 +84,7 @@ std::shared_ptr<NcclCommunicators> NcclCommunicators::create(
                 fmt::format("expected a rendezvous for {} members on {}", size, host_name()),
                 invitation.problem.data());
   std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(participants, size, end_limit));
-  made->has_one_member_per_process_ = size == (ranks == MPI_COMM_NULL ? 1 : size_of(ranks));
+  made->has_one_member_per_process_ = size == ranks.size();
   std::optional<ErrorMessage> problem;
   try {
     problem = made->join(invitation.id, {.limit = join_limit});

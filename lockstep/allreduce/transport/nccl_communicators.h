@@ -2,7 +2,6 @@
 // abort works at any time.
 #pragma once
 
-#include <mpi.h>
 #include <nccl.h>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
@@ -23,7 +23,7 @@ namespace lockstep::inline v0::allreduce {
 
 /// Loads NCCL. Collective over `ranks`, so that no rank waits for a rank without NCCL. Throws Error
 /// (device), the same on all ranks.
-void load_nccl(MPI_Comm ranks);
+void load_nccl(const Communicator& ranks);
 
 inline bool is_fine(ncclResult_t result) {
   return result == ncclSuccess || result == ncclInProgress;
@@ -39,9 +39,9 @@ class NcclCommunicators {
 
   /// Creates the communicators of the local members `participants` of a group of `size`. Waits
   /// until all members have joined, and have computed a first sum, for at most `join_limit`.
-  /// Collective over `ranks`, which is MPI_COMM_NULL if all members are in this process. Throws
+  /// Collective over `ranks`, the processes of the members. Throws
   /// Error (communication), the same on all ranks, if a member is not reached.
-  static std::shared_ptr<NcclCommunicators> create(MPI_Comm ranks, int size,
+  static std::shared_ptr<NcclCommunicators> create(const Communicator& ranks, int size,
                                                    const std::vector<Participant>& participants,
                                                    std::chrono::milliseconds join_limit,
                                                    std::chrono::milliseconds end_limit);

@@ -23,14 +23,12 @@ std::string network_of_this_process() {
 
 }  // namespace
 
-std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
+std::vector<std::string> addresses_for_ranks(const Communicator& ranks) {
   const std::string network = network_of_this_process();
   std::string mine = network;
   for (const std::string& address : net::addresses_for_other_hosts()) mine += " " + address;
   const std::vector<std::string> lines = gather_texts(ranks, mine);
-  int rank = 0;
-  MPI_Comm_rank(ranks, &rank);
-  if (rank != 0) return {};
+  if (ranks.rank() != 0) return {};
   const std::vector<std::string> own = net::host_addresses();
   std::set<std::string>
       others;  // addresses that this host does not have too, unlike those of container bridges

@@ -283,12 +283,10 @@ Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions option
   thread_ = std::make_unique<Thread>(std::move(agent), unowned(replicas), std::move(options));
 }
 
-Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options) {
+Watchdog::Watchdog(const Communicator& ranks, std::vector<const Activity*> replicas,
+                   WatchdogOptions options) {
   options = complete(std::move(options));
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(ranks, &rank);
-  MPI_Comm_size(ranks, &size);
+  const int rank = ranks.rank();
 
   std::unique_ptr<Coordinator> coordinator;
   std::optional<ErrorMessage> error;
@@ -296,7 +294,7 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
   const std::vector<std::string> addresses = addresses_for_ranks(ranks);
   try {
     if (rank == 0) {
-      coordinator = std::make_unique<Coordinator>(size, options.host, options.stall_timeout,
+      coordinator = std::make_unique<Coordinator>(ranks.size(), options.host, options.stall_timeout,
                                                   options.heartbeat, addresses);
       mine = write_invitation(coordinator->invitation());
     }

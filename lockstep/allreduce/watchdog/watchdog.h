@@ -2,14 +2,13 @@
 // thread.
 #pragma once
 
-#include <mpi.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/allreduce/activity.h"
+#include "lockstep/allreduce/communicator.h"
 
 namespace lockstep::inline v0::allreduce {
 
@@ -62,17 +61,18 @@ struct WatchdogOptions {
 /// The destructor sends a goodbye: the rank is no longer watched, and its exit is not a failure.
 /// During the unwinding of an exception it also announces the error: for ten seconds no rank's exit
 /// is reported, so that the error itself is reported first. The thread blocks all signals and never
-/// calls MPI. If the process has the privilege, the thread has real-time priority, so that it
-/// reports a lost rank before the launcher ends the job.
+/// uses the transport. If the process has the privilege, the thread has real-time priority, so that
+/// it reports a lost rank before the launcher ends the job.
 class Watchdog {
  public:
   /// For a job of one process: watches `replicas`, which must outlive it.
   Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options);
-  /// For the job of `ranks`. Collective; MPI is used only in this constructor. `replicas`: the
+  /// For the job of `ranks`. Collective; they are used only in this constructor. `replicas`: the
   /// replicas of this rank, at least one; the number may differ between ranks. Throws Error
   /// (communication), the same on all ranks, if any of them cannot reach rank 0.
-  Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, WatchdogOptions options);
-  /// For ranks that connect without MPI.
+  Watchdog(const Communicator& ranks, std::vector<const Activity*> replicas,
+           WatchdogOptions options);
+  /// For ranks that are connected.
   Watchdog(std::unique_ptr<Agent> agent, std::vector<const Activity*> replicas,
            WatchdogOptions options);
   Watchdog(const Watchdog&) = delete;

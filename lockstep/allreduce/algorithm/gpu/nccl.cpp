@@ -199,7 +199,7 @@ std::string nccl_loaded_version() {
 
 std::vector<std::shared_ptr<GroupMember>> make_nccl(
     const std::vector<std::shared_ptr<GroupMember>>& hosts, const std::vector<device::Device>& gpus,
-    MPI_Comm ranks, const NcclOptions& options) {
+    const Communicator& ranks, const NcclOptions& options) {
   LOCKSTEP_CHECK_OP(hosts.size(), ==, gpus.size());
   std::vector<NcclCommunicators::Participant> participants;
   for (std::size_t i = 0; i < hosts.size(); ++i)

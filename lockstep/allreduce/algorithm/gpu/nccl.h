@@ -3,13 +3,12 @@
 // error that states what to install.
 #pragma once
 
-#include <mpi.h>
-
 #include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/device/device.h"
 
@@ -28,12 +27,11 @@ struct NcclOptions {
 };
 
 /// The local members: element i uses hosts[i] and gpus[i]. All GPUs of a node are different.
-/// Collective over `ranks`, which is MPI_COMM_NULL if all members are threads of this process. A
-/// first sum, of one value, shows that NCCL reaches all members, and connects them. Throws, the
-/// same on all ranks, Error (device) if a rank does not have the library, and Error (communication)
-/// if the members cannot form a group.
+/// Collective over `ranks`, the processes of the members. A first sum, of one value, shows that
+/// NCCL reaches all members, and connects them. Throws, the same on all ranks, Error (device) if a
+/// rank does not have the library, and Error (communication) if the members cannot form a group.
 std::vector<std::shared_ptr<GroupMember>> make_nccl(
     const std::vector<std::shared_ptr<GroupMember>>& hosts, const std::vector<device::Device>& gpus,
-    MPI_Comm ranks, const NcclOptions& options = {});
+    const Communicator& ranks, const NcclOptions& options = {});
 
 }  // namespace lockstep::inline v0::allreduce

@@ -18,7 +18,7 @@ std::string nccl_loaded_version() { return "absent"; }
 
 std::vector<std::shared_ptr<GroupMember>> make_nccl(
     const std::vector<std::shared_ptr<GroupMember>>& /*hosts*/,
-    const std::vector<device::Device>& /*gpus*/, MPI_Comm /*ranks*/,
+    const std::vector<device::Device>& /*gpus*/, const Communicator& /*ranks*/,
     const NcclOptions& /*options*/) {
   refuse();
 }

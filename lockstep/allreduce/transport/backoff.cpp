@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/transport/mpi.h"
+#include "lockstep/allreduce/transport/backoff.h"
 
 #include <algorithm>
 #include <thread>

@@ -12,8 +12,6 @@
 // all ranks.
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -21,23 +19,23 @@
 
 #include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/allreduce/transport/message_buffers.h"
+#include "lockstep/allreduce/transport/transport.h"
 
 namespace lockstep::inline v0::allreduce {
 
-/// One exchange at a time, driven by advance().
+/// One exchange at a time, driven by advance(). Its functions throw the errors of the transport.
 class CallExchange {
  public:
-  /// `value_bytes`: maximum size of the values sent with a call, the same on all ranks of `comm`.
-  CallExchange(MPI_Comm comm, std::size_t value_bytes);
+  /// `value_bytes`: maximum size of the values sent with a call, the same on all members of
+  /// `transport`, which outlives this object.
+  CallExchange(Transport& transport, std::size_t value_bytes);
 
-  /// Starts the exchange of `call`. If `values` is not null, `call` is an all-reduce of that many
-  /// values there, which are copied.
+  /// Starts the exchange of `call`. If `values` is not null, the `count` values there, of the type
+  /// of `call`, are copied, and reduced by its operation.
   void start(const Call& call, const std::byte* values = nullptr);
   /// Makes progress without waiting; returns whether it made any.
   bool advance();
-  bool is_done() const { return status_ != MPI_SUCCESS || stage_ == Stage::done; }
-  /// The first MPI error, if any.
-  int status() const { return status_; }
+  bool is_done() const { return stage_ == Stage::done; }
 
   /// When done: the calls of all ranks.
   const std::vector<Call>& calls() const { return calls_; }
@@ -59,9 +57,8 @@ class CallExchange {
   void receive();
   void unpack_received();
   void add_received();
-  void record(int status);
 
-  MPI_Comm comm_;
+  Transport& transport_;
   int rank_ = 0;
   int size_ = 1;
   int core_ = 1;  // the largest power of two that is not above size_
@@ -70,10 +67,9 @@ class CallExchange {
   std::size_t sums_ = 0;  // the slot of the partial sums; the other one is for received ones
   std::vector<Call> calls_;
   bool has_values_ = false;  // there are values, and all known calls are equal
-  std::array<MPI_Status, 2> statuses_{};
+  std::size_t received_bytes_ = 0;
   Stage stage_ = Stage::done;
   int distance_ = 1;
-  int status_ = MPI_SUCCESS;
 };
 
 }  // namespace lockstep::inline v0::allreduce

@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/transport/call_exchange.h"
+#include "lockstep/allreduce/algorithm/call_exchange.h"
 
 #include <fmt/format.h>
 
@@ -10,17 +10,17 @@
 namespace lockstep::inline v0::allreduce {
 namespace {
 
-constexpr int kCallTag = 2;
-// Indices of requests in MessageBuffers. The roles of the memory slots alternate.
+// Indices of messages in MessageBuffers. The roles of the memory slots alternate.
 constexpr std::size_t kSend = 0;
 constexpr std::size_t kReceive = 1;
 
 }  // namespace
 
-CallExchange::CallExchange(MPI_Comm comm, std::size_t value_bytes)
-    : comm_(comm), max_bytes_(value_bytes) {
-  MPI_Comm_rank(comm, &rank_);
-  MPI_Comm_size(comm, &size_);
+CallExchange::CallExchange(Transport& transport, std::size_t value_bytes)
+    : transport_(transport),
+      rank_(transport.rank()),
+      size_(transport.size()),
+      max_bytes_(value_bytes) {
   while (core_ * 2 <= size_) core_ *= 2;
   calls_.resize(static_cast<std::size_t>(size_));
   max_bytes_ += calls_.size() * sizeof(Call);
@@ -92,9 +92,8 @@ void CallExchange::next_stage() {
 
 bool CallExchange::advance() {
   if (is_done()) return false;
-  int complete = 0;
-  record(MPI_Testall(2, &buffers_.request(kSend), &complete, statuses_.data()));
-  if (complete == 0 || status_ != MPI_SUCCESS) return false;
+  const bool is_received = transport_.poll(buffers_.message(kReceive), &received_bytes_);
+  if (!transport_.poll(buffers_.message(kSend)) || !is_received) return false;
   end_stage();
   return true;
 }
@@ -109,21 +108,18 @@ void CallExchange::send() {
     std::memcpy(end, calls_.data() + first, bytes);
     end += bytes;
   }
-  record(MPI_Isend(begin, static_cast<int>(end - begin), MPI_BYTE, partner(), kCallTag, comm_,
-                   &buffers_.request(kSend)));
+  buffers_.message(kSend) = transport_.send(partner(), Tag::call, {begin, end});
 }
 
 // Accepts any length, because the partner's call may differ.
 void CallExchange::receive() {
-  record(MPI_Irecv(buffers_.slot(1 - sums_), static_cast<int>(max_bytes_), MPI_BYTE, partner(),
-                   kCallTag, comm_, &buffers_.request(kReceive)));
+  buffers_.message(kReceive) =
+      transport_.receive(partner(), Tag::call, {buffers_.slot(1 - sums_), max_bytes_});
 }
 
 void CallExchange::unpack_received() {
   const Ranks ranks = calls_of(partner());
-  int length = 0;
-  record(MPI_Get_count(&statuses_[kReceive], MPI_BYTE, &length));
-  const std::byte* from = buffers_.slot(1 - sums_) + length;
+  const std::byte* from = buffers_.slot(1 - sums_) + received_bytes_;
   for (const auto& [first, last] : ranks) from -= (last - first) * sizeof(Call);
   const auto values = from - buffers_.slot(1 - sums_);
   LOCKSTEP_CHECK_OP(values, >=, 0);
@@ -150,10 +146,6 @@ void CallExchange::add_received() {
   // Into the received values, so that both partners add in the same order.
   if (stage_ != Stage::from_core) reduce_into(received, sums, call.count, call.type, call.op);
   sums_ = 1 - sums_;
-}
-
-void CallExchange::record(int status) {
-  if (status_ == MPI_SUCCESS) status_ = status;
 }
 
 }  // namespace lockstep::inline v0::allreduce

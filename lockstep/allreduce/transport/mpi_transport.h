@@ -1,0 +1,23 @@
+// Messages over MPI.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/allreduce/transport/transport.h"
+
+namespace lockstep::inline v0::allreduce {
+
+/// The ranks of `ranks`, over a duplicate of it. Collective over `ranks`. `node` is a number of
+/// this rank's node; without it, MPI knows which ranks are on one (MPI_COMM_TYPE_SHARED). Destroy
+/// the transport before MPI_Finalize. Only one thread of a process may be in MPI at a time
+/// (MPI_THREAD_SERIALIZED), so all of them have one turn. Throws Error (communication).
+std::shared_ptr<Transport> make_mpi_transport(MPI_Comm ranks, std::optional<int> node = {});
+
+/// The communicator of a transport that make_mpi_transport() made, or of a subset of one;
+/// MPI_COMM_NULL for others.
+MPI_Comm mpi_communicator(const Transport& transport);
+
+}  // namespace lockstep::inline v0::allreduce

@@ -1,0 +1,125 @@
+#include "lockstep/allreduce/transport/tcp_endpoint.h"
+
+#include <fmt/format.h>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::inline v0::allreduce {
+namespace {
+
+constexpr std::size_t kParts = 16;  // in one system call: a message and those after it
+// Bytes that one process may move before the others have their turn.
+constexpr std::size_t kShare = std::size_t{1} << 20;
+
+class TcpEndpoint final : public Endpoint {
+ public:
+  TcpEndpoint(int rank, std::vector<int> nodes, std::uint64_t job,
+              std::vector<net::FileDescriptor> connections)
+      : Endpoint(rank, std::move(nodes), job),
+        connections_(std::move(connections)),
+        events_(epoll_create1(EPOLL_CLOEXEC)) {
+    LOCKSTEP_CHECK_OP(connections_.size(), ==, static_cast<std::size_t>(size()));
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank) continue;
+      epoll_event event{.events = EPOLLIN, .data = {.u32 = static_cast<std::uint32_t>(other)}};
+      if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor(other), &event) != 0)
+        throw Error(ErrorCategory::communication, "transport", "expected open connections",
+                    system_text(errno));
+    }
+  }
+
+ protected:
+  void move(int rank) override {
+    if (rank == this->rank() || is_lost(rank)) return;
+    try {
+      write_to(rank);
+      read_from(rank);
+    } catch (const Error& error) {
+      lose(rank, error.message());
+    }
+  }
+
+  void move_all() override {
+    std::array<epoll_event, 64> ready{};
+    const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+    for (int i = 0; i < count; ++i)
+      move(static_cast<int>(ready[static_cast<std::size_t>(i)].data.u32));
+    for (int other = 0; other < size(); ++other)
+      if (!outgoing(other).is_empty()) move(other);
+  }
+
+ private:
+  static std::string system_text(int error) { return std::system_category().message(error); }
+
+  int descriptor(int rank) const { return connections_[static_cast<std::size_t>(rank)].get(); }
+
+  [[noreturn]] static void refuse(int rank, const std::string& found) {
+    throw Error(ErrorCategory::communication, "transport",
+                fmt::format("expected rank {} to stay connected", rank), found);
+  }
+
+  void write_to(int rank) {
+    for (std::size_t moved = 0; moved < kShare && !outgoing(rank).is_empty();) {
+      std::array<iovec, kParts> vectors{};
+      std::size_t parts = 0;
+      for (const std::span<const std::byte> part : outgoing(rank).next(kParts))
+        vectors[parts++] = {const_cast<std::byte*>(part.data()), part.size()};
+      msghdr message{};
+      message.msg_iov = vectors.data();
+      message.msg_iovlen = parts;
+      const ssize_t bytes = sendmsg(descriptor(rank), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (bytes < 0 && errno == EINTR) continue;
+      if (bytes < 0 && net::would_block()) return;
+      if (bytes < 0) refuse(rank, fmt::format("its connection broke: {}", system_text(errno)));
+      sent(rank, static_cast<std::size_t>(bytes));
+      moved += static_cast<std::size_t>(bytes);
+    }
+  }
+
+  void read_from(int rank) {
+    for (std::size_t moved = 0; moved < kShare;) {
+      const std::span<std::byte> into = incoming(rank).next();
+      if (into.empty()) return watch(rank, false);
+      watch(rank, true);
+      const ssize_t bytes = recv(descriptor(rank), into.data(), into.size(), MSG_DONTWAIT);
+      if (bytes < 0 && errno == EINTR) continue;
+      if (bytes < 0 && net::would_block()) return;
+      if (bytes < 0) refuse(rank, fmt::format("its connection broke: {}", system_text(errno)));
+      if (bytes == 0) refuse(rank, "its connection ended");
+      incoming(rank).received(static_cast<std::size_t>(bytes));
+      moved += static_cast<std::size_t>(bytes);
+    }
+  }
+
+  // A stream whose next message has no receive is not waited for: it would be ready all the time.
+  void watch(int rank, bool on) {
+    if (is_paused_.empty()) is_paused_.resize(connections_.size());
+    if (is_paused_[static_cast<std::size_t>(rank)] == !on) return;
+    is_paused_[static_cast<std::size_t>(rank)] = !on;
+    epoll_event event{.events = on ? EPOLLIN : 0U,
+                      .data = {.u32 = static_cast<std::uint32_t>(rank)}};
+    epoll_ctl(events_.get(), EPOLL_CTL_MOD, descriptor(rank), &event);
+  }
+
+  std::vector<net::FileDescriptor> connections_;  // by rank
+  net::FileDescriptor events_;                    // epoll
+  std::vector<bool> is_paused_;
+};
+
+}  // namespace
+
+std::shared_ptr<Endpoint> make_tcp_endpoint(int rank, std::vector<int> nodes, std::uint64_t job,
+                                            std::vector<net::FileDescriptor> connections) {
+  return std::make_shared<TcpEndpoint>(rank, std::move(nodes), job, std::move(connections));
+}
+
+}  // namespace lockstep::inline v0::allreduce
