@@ -19,6 +19,7 @@
 #include "apps/lockstep/commands.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/system/processor.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/signal/delayed_termination.h"
@@ -31,12 +32,13 @@ struct sigaction inherited;
 bool is_known = false;
 
 void set_up_first() {
+  require_processor();
   is_known = ::sigaction(SIGHUP, nullptr, &inherited) == 0;
   job::hold_recording_requests();
 }
 
 // Functions in this section run before the constructors of all libraries.
-[[gnu::section(".preinit_array"), gnu::used]] void (*first)() = set_up_first;
+[[gnu::section(".preinit_array"), gnu::used]] void (*runs_first)() = set_up_first;
 
 }  // namespace
 

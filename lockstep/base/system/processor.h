@@ -3,9 +3,10 @@
 
 namespace lockstep::inline v0 {
 
-/// Does nothing: who calls it links the check, which runs when the program or the library is
-/// loaded, before code that the processor may lack. If the build requires instructions that this
-/// processor does not have, the process ends there with status 5 and one line that names them.
+/// If the build requires instructions that this processor does not have, ends the process with
+/// status 5 and one line that names them. Who calls it links a constructor that calls it when the
+/// program or the library is loaded, before other code that may use these instructions; what runs
+/// even before constructors calls it itself.
 void require_processor();
 
 }  // namespace lockstep::inline v0
