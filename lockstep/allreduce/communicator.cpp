@@ -62,19 +62,6 @@ void Request::wait(device::Stream& stream) {
 
 bool Request::test() { return !impl_ || impl_->test(); }
 
-void GroupMember::start_after(device::Stream& stream) {
-  if (stream.device().kind != device::DeviceKind::cpu)
-    throw Error(ErrorCategory::input, "all_reduce",
-                "expected a group of GPU replicas for a GPU stream",
-                fmt::format("got a stream of {} for route {}", device::to_string(stream.device()),
-                            route()));
-  stream.synchronize();
-}
-
-device::Buffer GroupMember::allocate(std::size_t bytes) {
-  return device::HostAllocator().allocate(bytes);
-}
-
 Communicator::Communicator(std::shared_ptr<GroupMember> impl) : impl_(std::move(impl)) {}
 
 Communicator Communicator::watched_by(std::shared_ptr<Activity> activity,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/algorithm/in_process.h"
-#include "lockstep/allreduce/algorithm/one_member.h"
+#include "lockstep/allreduce/member/one_member.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/member/group_member.h"

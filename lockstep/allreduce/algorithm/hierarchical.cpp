@@ -52,7 +52,7 @@ class Hierarchical final : public MessageGroup {
 
   std::string route() const override { return "hierarchical"; }
   device::Buffer allocate(std::size_t bytes) override {
-    return buffers().keep(NodeMemory::allocate(memory_, bytes));
+    return collective().buffers().keep(NodeMemory::allocate(memory_, bytes));
   }
 
  protected:
@@ -79,7 +79,7 @@ class Hierarchical final : public MessageGroup {
       const Slice slice = slice_of(values.count, values.type, lanes_, barrier_.member());
       const Values lane{values.data + slice.begin * bytes_per_element(values.type),
                         slice.end - slice.begin, values.type};
-      run_ring(*lane_, lane, op, RingReduction::Part::all);
+      run([&] { collective().start_ring(*lane_, lane, op, RingReduction::Part::all); });
     }
     at_barrier(barrier_, [&] { direct_gather(barrier_, *memory_, values, lanes_); });
   }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lockstep/allreduce/algorithm/message_group.h"
+#include "lockstep/allreduce/communicator.h"
 
 namespace lockstep::inline v0::allreduce {
 

@@ -17,7 +17,7 @@
 #include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/algorithm/mpi_library.h"
 #include "lockstep/allreduce/algorithm/multi_worker.h"
-#include "lockstep/allreduce/algorithm/one_member.h"
+#include "lockstep/allreduce/member/one_member.h"
 #include "lockstep/allreduce/algorithm/shared_memory.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/groups/ranks.h"

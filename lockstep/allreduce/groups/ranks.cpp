@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/algorithm/message_group.h"
-#include "lockstep/allreduce/algorithm/one_member.h"
+#include "lockstep/allreduce/member/one_member.h"
 #include "lockstep/allreduce/transport/transport.h"
 
 namespace lockstep::inline v0::allreduce {

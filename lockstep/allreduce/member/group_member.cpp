@@ -92,6 +92,19 @@ std::optional<ErrorMessage> find_difference(std::span<const Call> calls,
   return std::nullopt;
 }
 
+device::Buffer GroupMember::allocate(std::size_t bytes) {
+  return device::HostAllocator().allocate(bytes);
+}
+
+void GroupMember::start_after(device::Stream& stream) {
+  if (stream.device().kind != device::DeviceKind::cpu)
+    throw Error(ErrorCategory::input, "all_reduce",
+                "expected a group of GPU replicas for a GPU stream",
+                fmt::format("got a stream of {} for route {}", device::to_string(stream.device()),
+                            route()));
+  stream.synchronize();
+}
+
 std::vector<std::vector<std::byte>> GroupMember::all_to_all(
     std::span<const std::span<const std::byte>> parts) {
   // The sizes of all parts, then their bytes.

@@ -100,8 +100,7 @@ std::vector<std::uint64_t> OutgoingBytes::sent(std::size_t bytes) {
 }
 
 std::span<std::byte> IncomingBytes::next() {
-  if (filled_ < header_.size() && !has_memory_) return std::span(header_).subspan(filled_);
-  if (!has_memory_) {
+  if (!has_begun_ && filled_ == header_.size()) {
     const MessageHeader header = MessageHeader::decode(header_);
     if (header.sequence != sequence_)
       refuse("expected every message once, in order",
@@ -109,19 +108,22 @@ std::span<std::byte> IncomingBytes::next() {
     const auto memory = sink_.begin(from_, header);
     if (!memory) return {};
     memory_ = *memory;
-    has_memory_ = true;
+    bytes_ = header.bytes;
+    has_begun_ = true;
     filled_ = 0;
     ++sequence_;
-    if (memory_.empty()) received(0);
-    return next();
+    if (bytes_ == 0) received(0);
   }
-  return memory_.subspan(filled_);
+  if (!has_begun_) return std::span(header_).subspan(filled_);
+  if (filled_ < memory_.size())
+    return memory_.first(std::min<std::uint64_t>(bytes_, memory_.size())).subspan(filled_);
+  return std::span(dropped_).first(std::min<std::uint64_t>(bytes_ - filled_, dropped_.size()));
 }
 
 void IncomingBytes::received(std::size_t bytes) {
   filled_ += bytes;
-  if (!has_memory_ || filled_ < memory_.size()) return;
-  has_memory_ = false;
+  if (!has_begun_ || filled_ < bytes_) return;
+  has_begun_ = false;
   filled_ = 0;
   sink_.end(from_);
 }

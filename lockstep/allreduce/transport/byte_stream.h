@@ -56,10 +56,11 @@ class OutgoingBytes {
 class MessageSink {
  public:
   virtual ~MessageSink() = default;
-  /// The memory for a message of header.bytes of `from`; nullopt: not now, ask again when a receive
-  /// was posted. Throws Error (communication) for a message that must not arrive.
+  /// The memory for a message of `from`; the bytes that it has no room for are dropped. nullopt:
+  /// not now, ask again when a receive was posted. Throws Error (communication) for a message that
+  /// must not arrive.
   virtual std::optional<std::span<std::byte>> begin(int from, const MessageHeader& header) = 0;
-  /// The bytes of the message that began last are in that memory.
+  /// The message that began last has arrived.
   virtual void end(int from) = 0;
 };
 
@@ -78,9 +79,11 @@ class IncomingBytes {
   int from_;
   MessageSink& sink_;
   std::array<std::byte, MessageHeader::kBytes> header_{};
-  std::size_t filled_ = 0;       // bytes of the header, or of the message
+  bool has_begun_ = false;       // the sink knows the message that is arriving
+  std::uint64_t filled_ = 0;     // bytes of the header, or of the message
+  std::uint64_t bytes_ = 0;      // bytes of the message
   std::span<std::byte> memory_;  // for the message that is arriving
-  bool has_memory_ = false;
+  std::array<std::byte, 4096> dropped_{};
   std::uint64_t sequence_ = 0;  // the next message's
 };
 

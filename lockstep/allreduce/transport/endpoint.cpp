@@ -12,6 +12,8 @@ namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr int kPollsOfOne = 8;  // then all streams are polled once
+// What a message without bytes takes while it waits.
+constexpr std::size_t kWaitingEntry = 128;
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& found) {
   throw Error(ErrorCategory::communication, "transport", expected, found);
@@ -19,8 +21,13 @@ constexpr int kPollsOfOne = 8;  // then all streams are polled once
 
 }  // namespace
 
-Endpoint::Endpoint(int rank, std::vector<int> nodes, std::uint64_t job, std::uint32_t generation)
-    : rank_(rank), nodes_(std::move(nodes)), job_(job), generation_(generation) {
+Endpoint::Endpoint(int rank, std::vector<int> nodes, std::uint64_t job, std::uint32_t generation,
+                   std::size_t max_waiting)
+    : rank_(rank),
+      nodes_(std::move(nodes)),
+      job_(job),
+      generation_(generation),
+      max_waiting_(max_waiting) {
   for (int other = 0; other < size(); ++other)
     peers_.push_back(std::make_unique<Peer>(other, static_cast<MessageSink&>(*this)));
 }
@@ -76,15 +83,13 @@ Message Endpoint::receive(const Matching& from, std::span<std::byte> memory) {
 // Copies a message that has waited to the memory of its receive.
 void Endpoint::finish_waiting(Peer& peer, Waiting& waiting) {
   Posted& receive = at(waiting.receive);
-  peer.waiting -= waiting.bytes.size();
-  if (waiting.bytes.size() > receive.memory.size())
-    refuse(fmt::format("expected a message of at most {} bytes", receive.memory.size()),
-           fmt::format("got {} of rank {}", waiting.bytes.size(), receive.peer));
-  std::ranges::copy(waiting.bytes, receive.memory.begin());
+  peer.waiting -= waiting.bytes.size() + kWaitingEntry;
+  std::copy_n(waiting.bytes.begin(), std::min(waiting.bytes.size(), receive.memory.size()),
+              receive.memory.begin());
   complete(waiting.receive, waiting.bytes.size());
 }
 
-void Endpoint::complete(std::uint64_t receive, std::size_t bytes) {
+void Endpoint::complete(std::uint64_t receive, std::uint64_t bytes) {
   at(receive).bytes = bytes;
   at(receive).is_complete = true;
 }
@@ -102,8 +107,11 @@ bool Endpoint::poll(Message& message, std::size_t* received) {
     if (const auto& lost = peer(posted.peer).lost) throw Error(ErrorCategory::communication, *lost);
     return false;
   }
-  if (received != nullptr && posted.is_receive) *received = posted.bytes;
   unused_.push_back(std::exchange(message.id, 0));
+  if (posted.bytes > posted.memory.size())
+    refuse(fmt::format("expected a message of at most {} bytes", posted.memory.size()),
+           fmt::format("got {} of rank {}", posted.bytes, posted.peer));
+  if (received != nullptr && posted.is_receive) *received = posted.bytes;
   return true;
 }
 
@@ -138,24 +146,19 @@ std::optional<std::span<std::byte>> Endpoint::begin(int from, const MessageHeade
   if (header.generation < generation_) {
     ++dropped_;
     sender.arriving.reset();
-    sender.discarded.resize(header.bytes);
-    return sender.discarded;
+    return std::span<std::byte>();
   }
   const Matching matching{.from = from, .context = header.context, .tag = header.tag};
   Queue& queue = queues_[matching];
   if (!queue.receives.empty()) {
-    const std::span<std::byte> memory = at(queue.receives.front()).memory;
-    if (header.bytes > memory.size())
-      refuse(fmt::format("expected a message of at most {} bytes", memory.size()),
-             fmt::format("got {} of rank {}", header.bytes, from));
     sender.arriving = matching;
     sender.receive = queue.receives.front();
     queue.receives.pop_front();
-    return memory.first(header.bytes);
+    return at(sender.receive).memory;
   }
   // A message that is larger than the limit waits in the stream for its receive.
-  if (sender.waiting + header.bytes > kMaxWaiting) return std::nullopt;
-  sender.waiting += header.bytes;
+  if (sender.waiting + header.bytes + kWaitingEntry > max_waiting_) return std::nullopt;
+  sender.waiting += header.bytes + kWaitingEntry;
   sender.arriving = matching;
   sender.unexpected = queue.waiting.emplace_back(std::make_shared<Waiting>());
   sender.unexpected->bytes.resize(header.bytes);
@@ -165,10 +168,7 @@ std::optional<std::span<std::byte>> Endpoint::begin(int from, const MessageHeade
 void Endpoint::end(int from) {
   Peer& sender = peer(from);
   if (sender.receive != 0) return complete(sender.receive, sender.arriving_bytes);
-  if (!sender.unexpected) {
-    sender.discarded = {};
-    return;
-  }
+  if (!sender.unexpected) return;
   sender.unexpected->is_complete = true;
   if (sender.unexpected->receive == 0) return;
   std::erase(queues_[*sender.arriving].waiting, sender.unexpected);

@@ -35,8 +35,9 @@ class Endpoint : private MessageSink {
   /// the stream.
   static constexpr std::size_t kMaxWaiting = std::size_t{4} << 20;
 
-  /// Process `rank` of `size` of a job. `nodes`: the node of each.
-  Endpoint(int rank, std::vector<int> nodes, std::uint64_t job, std::uint32_t generation = 0);
+  /// Process `rank` of a job. `nodes`: the node of each process. `max_waiting`: see kMaxWaiting.
+  Endpoint(int rank, std::vector<int> nodes, std::uint64_t job, std::uint32_t generation = 0,
+           std::size_t max_waiting = kMaxWaiting);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
   ~Endpoint() override = default;
@@ -55,6 +56,8 @@ class Endpoint : private MessageSink {
 
   /// Nothing more comes from `rank`, for this reason: messages with it fail that are not complete.
   void lose(int rank, const ErrorMessage& why);
+  /// Bytes of messages of `rank` that wait for their receives.
+  std::size_t waiting(int rank) const { return peers_[static_cast<std::size_t>(rank)]->waiting; }
   /// Number of messages of an earlier generation that were dropped.
   std::uint64_t dropped() const { return dropped_; }
 
@@ -62,6 +65,8 @@ class Endpoint : private MessageSink {
   OutgoingBytes& outgoing(int rank) { return peer(rank).outgoing; }
   IncomingBytes& incoming(int rank) { return peer(rank).incoming; }
   bool is_lost(int rank) const { return peers_[static_cast<std::size_t>(rank)]->lost.has_value(); }
+  /// The number of the next message to `rank`.
+  std::uint64_t& next_sequence(int rank) { return peer(rank).sequence; }
   /// `bytes` of outgoing(rank) have been sent.
   void sent(int rank, std::size_t bytes);
   /// Moves what can be moved without waiting: of the stream with `rank`, or of all.
@@ -75,7 +80,7 @@ class Endpoint : private MessageSink {
     bool is_receive = false;
     bool is_complete = false;
     std::span<std::byte> memory = {};
-    std::size_t bytes = 0;
+    std::uint64_t bytes = 0;  // the message's; may be more than fit into `memory`
   };
   /// A message that has arrived, or is arriving, without a receive; `receive` if one was posted
   /// since.
@@ -98,15 +103,14 @@ class Endpoint : private MessageSink {
     std::optional<Matching> arriving;     // the message that is arriving
     std::uint64_t receive = 0;            // whose memory it goes to; 0: `unexpected`
     std::shared_ptr<Waiting> unexpected;  // null: the message is dropped
-    std::vector<std::byte> discarded;     // memory of a message that is dropped
-    std::size_t arriving_bytes = 0;
+    std::uint64_t arriving_bytes = 0;
     std::optional<ErrorMessage> lost;
   };
 
   Peer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
   std::uint64_t post(const Posted& posted);
   Posted& at(std::uint64_t id) { return posted_[id - 1]; }
-  void complete(std::uint64_t receive, std::size_t bytes);
+  void complete(std::uint64_t receive, std::uint64_t bytes);
   void finish_waiting(Peer& peer, Waiting& waiting);
   std::optional<std::span<std::byte>> begin(int from, const MessageHeader& header) override;
   void end(int from) override;
@@ -115,6 +119,7 @@ class Endpoint : private MessageSink {
   std::vector<int> nodes_;
   std::uint64_t job_;
   std::uint32_t generation_;
+  std::size_t max_waiting_;
   Turn turn_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::map<Matching, Queue> queues_;

@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/algorithm/one_member.h"
+#include "lockstep/allreduce/member/one_member.h"
 
 #include <mutex>
 #include <optional>
