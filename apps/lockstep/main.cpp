@@ -8,7 +8,6 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,7 +15,6 @@
 #include "apps/lockstep/command_line/help_formatter.h"
 #include "apps/lockstep/command_line/parse_error.h"
 #include "apps/lockstep/commands.h"
-#include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/failure.h"
@@ -99,9 +97,6 @@ std::shared_ptr<job::StartMonitor> monitor_start() {
 int main(int argc, char** argv) {
   apps::restore_inherited_hangup();
   apps::StandardStreams streams;
-  const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == apps::launch::kAgentCommand)
-    return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
   try {
     return streams.finish(run({argc, argv, &streams, monitor_start()}));
   } catch (...) {

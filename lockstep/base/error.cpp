@@ -85,7 +85,7 @@ void check_failed(const char* file, int line, const char* expression, const std:
   // the session.
   const char* rank = nullptr;
   for (const char* name :
-       {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})  // Open MPI, MPICH, Slurm
+       {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK"})  // Open MPI, MPICH, Slurm, others
     if (rank == nullptr) rank = std::getenv(name);
   throw CheckFailure(fmt::format("[{}:{}] check failed on rank {}: {}; {}", file, line,
                                  rank ? rank : "0", expression, values));

@@ -78,6 +78,7 @@ std::vector<std::string> OperatorSettings::of_wrapped_loops() const {
   others.stall_timeout.reset();
   others.start_timeout.reset();
   others.transport = {};
+  others.rendezvous.clear();
   std::vector<std::string> names;
   for (const BoundField& field : fields_of(others))
     if (!field.is_standard()) names.push_back(variable_of(field));

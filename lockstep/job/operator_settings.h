@@ -22,6 +22,7 @@ struct OperatorSettings {
   std::optional<double> stall_timeout = {};                ///< SessionOptions, WorkersOptions
   std::optional<double> start_timeout = {};                ///< SessionOptions
   TransportChoice transport = TransportChoice::automatic;  ///< SessionOptions
+  std::string rendezvous = {};                    ///< "HOST:PORT", in place of that of the task
   std::string allreduce = {};                     ///< WorkersOptions::route; empty: not set
   std::optional<std::int64_t> bucket_bytes = {};  ///< ReducerOptions
   TraceOptions trace = {};                        ///< for a loop with such a wrapper
@@ -60,6 +61,8 @@ struct Fields<job::OperatorSettings> {
             {{.min = 0, .max = 1e9}}},
       Field{&Options::transport,
             {"transport", {}, "What carries messages between ranks: auto, mpi or tcp"}},
+      Field{&Options::rendezvous,
+            {"rendezvous", {}, "HOST:PORT at which rank 0 listens if ranks connect themselves"}},
       Field{&Options::allreduce, {"allreduce", {}, "Route of the all-reduce between ranks"}},
       Field{&Options::bucket_bytes,
             {"bucket_bytes", {}, "Minimum size of the gradients that one call reduces"},

@@ -94,9 +94,22 @@ void require_all_ranks(const Launch& launch) {
                 fmt::format("expected the {} ranks that {} started in one job", launch.ranks,
                             launch.launcher),
                 "MPI treats each of them as a separate job: start them with the mpirun of the MPI "
-                "this program was built with, or srun --mpi=pmix, or put \"lockstep launch --\" in "
-                "front of the command");
+                "this program was built with, or srun --mpi=pmix, or use --transport tcp "
+                "(LOCKSTEP_TRANSPORT=tcp)");
   require_no_task(process_environment());
+}
+
+/// Whether messages go over TCP. `has_mpi`: the program has initialized MPI, or a launcher that
+/// connects its ranks by MPI started this process.
+bool choose_tcp(TransportChoice choice, bool has_mpi) {
+  if (choice == TransportChoice::mpi && !has_mpi)
+    throw Error(ErrorCategory::input, "session",
+                "expected a rank that mpirun, or srun with PMIx, started for the transport mpi",
+                "this process was started without MPI: mpirun -np N COMMAND");
+  if (choice != TransportChoice::automatic) return choice == TransportChoice::tcp;
+  if (has_mpi) return false;
+  const auto task = find_task(process_environment());
+  return task && task->ranks > 1;
 }
 
 /// The communicator of an integer handle. Throws unless it is one of the ranks of this program.
@@ -228,19 +241,18 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const std::optional<double>& start_timeout = state_->settings.start_timeout;
   const double limit =
       start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout);
-  const bool over_tcp = (state_->settings.transport == TransportChoice::automatic
-                             ? options.transport
-                             : state_->settings.transport) == TransportChoice::tcp;
-  // Before MPI_Init, which would end a process of a plain srun with its own message.
-  if (!over_tcp && runs == 0 && (!launch.launched || !launch.connects))
-    require_no_task(process_environment());
+  const bool has_mpi = runs != 0 || (launch.launched && launch.connects);
+  const bool over_tcp = choose_tcp(state_->settings.transport == TransportChoice::automatic
+                                       ? options.transport
+                                       : state_->settings.transport,
+                                   has_mpi);
   if (runs == 0 && options.communicator)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
   if (over_tcp) {
     connect_over_tcp(options, limit, *monitor);
     monitor->enter(kExchange);
-  } else if (launch.launched || runs != 0) {
+  } else if (has_mpi) {
     monitor->watch(limit);
     initialize_mpi(argc, argv, options.communicator, *monitor);
     monitor->enter(kExchange);
@@ -267,7 +279,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
 }
 
 void Session::connect_over_tcp(const SessionOptions& options, double limit, StartMonitor& monitor) {
-  const auto task = find_task(process_environment());
+  auto task = find_task(process_environment());
+  if (task && !state_->settings.rendezvous.empty())
+    task->rendezvous = parse_address("LOCKSTEP_RENDEZVOUS", state_->settings.rendezvous);
   if (!task)
     throw Error(ErrorCategory::input, "session",
                 "expected RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, TF_CONFIG, or the "

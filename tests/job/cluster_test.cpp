@@ -370,8 +370,7 @@ TEST(Cluster, MustAgreeWithMpi) {
   EXPECT_EQ(refusal([&] { cluster.check_against_mpi(0, 1); }),
             "[TF_CONFIG] expected a cluster that matches MPI, where this is rank 0 of 1; it names "
             "worker:0, which is "
-            "rank 1 of 3; start all tasks with one mpirun, or put \"lockstep launch --\" in front "
-            "of the command");
+            "rank 1 of 3; start all tasks with one mpirun, or use --transport tcp");
 }
 
 }  // namespace

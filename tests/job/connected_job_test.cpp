@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
-#include "lockstep/job/launch/admission.h"
 #include "lockstep/net/socket.h"
 #include "tests/paths.h"
 
@@ -36,17 +34,21 @@ struct Job {
   int ranks = 3;
   std::string what = "sums";
   std::string environment = "LOCKSTEP_START_TIMEOUT=20";
-  std::string rank_one = {};  ///< further environment of rank 1
-  std::string left_out = {};  ///< a rank that is not started
+  std::string rank_one = {};    ///< further environment of rank 1
+  std::string left_out = {};    ///< a rank that is not started
+  std::string beside = "true";  ///< another command, at the same time
+  std::string delay = "0";      ///< seconds before rank 1 starts
   std::uint16_t port = free_port();
 
   /// What they print; at the end "status S of R" for each.
   std::string run() const {
     return output_of(fmt::format(
-        "for r in $(seq 0 {0}); do [ \"$r\" = '{5}' ] || "
-        "(e=; [ $r = 1 ] && e='{4}'; env {3} LOCKSTEP_TRANSPORT=tcp RANK=$r WORLD_SIZE={6} "
+        "({8}) & for r in $(seq 0 {0}); do [ \"$r\" = '{5}' ] || "
+        "(e=; [ $r = 1 ] && sleep {9} && e='{4}'; env {3} LOCKSTEP_TRANSPORT=tcp RANK=$r "
+        "WORLD_SIZE={6} "
         "MASTER_ADDR=127.0.0.1 MASTER_PORT={1} $e {7} {2} 2>&1; echo status $? of $r) & done; wait",
-        ranks - 1, port, what, environment, rank_one, left_out, ranks, LOCKSTEP_CONNECTED_RANK));
+        ranks - 1, port, what, environment, rank_one, left_out, ranks, LOCKSTEP_CONNECTED_RANK,
+        beside, delay));
   }
 };
 
@@ -103,6 +105,19 @@ TEST(ConnectedJob, NamesARankThatDoesNotJoin) {
   EXPECT_EQ(count_of(output, "status 4"), 2) << output;
 }
 
+// A port scanner, a browser, and one that says nothing.
+TEST(ConnectedJob, IgnoresStrangers) {
+  Job job{.environment = "LOCKSTEP_START_TIMEOUT=20 LOCKSTEP_JOB_SECRET=0123456789abcdef"};
+  const std::string connect = fmt::format("exec 3<>/dev/tcp/127.0.0.1/{}", job.port);
+  job.beside = fmt::format(
+      "bash -c 'for i in $(seq 50); do ({0}; head -c 100000 /dev/urandom >&3) 2>/dev/null; "
+      "({0}; echo GET / HTTP/1.1 >&3) 2>/dev/null; done; {0} && sleep 2' 2>/dev/null",
+      connect);
+  job.delay = "1";
+  const std::string output = job.run();
+  EXPECT_EQ(count_of(output, "status 0"), 3) << output;
+}
+
 TEST(ConnectedJob, RefusesAnotherSecret) {
   const std::string output =
       Job{.environment = "LOCKSTEP_START_TIMEOUT=3 LOCKSTEP_JOB_SECRET=0123456789abcdef",
@@ -119,58 +134,6 @@ TEST(ConnectedJob, RefusesARankThatComesTwice) {
       Job{.ranks = 2, .environment = "LOCKSTEP_START_TIMEOUT=3", .rank_one = "WORLD_SIZE=3"}.run();
   EXPECT_THAT(output, HasSubstr("[start] expected rank 0 to admit this process"));
   EXPECT_THAT(output, HasSubstr("expected a job of 2"));
-}
-
-JoinRequest request(int rank, int size) {
-  return {.version = "1",
-          .job = "j",
-          .rank = rank,
-          .size = size,
-          .host = "h",
-          .node = "n",
-          .addresses = {"10.0.0.1"},
-          .port = 4711};
-}
-
-TEST(Admission, AdmitsEachRankOnce) {
-  Admission admission(request(0, 4));
-  EXPECT_EQ(admission.missing(), "ranks 1, 2, 3");
-  EXPECT_EQ(admission.admit(request(2, 4)), "");
-  EXPECT_EQ(admission.missing(), "ranks 1, 3");
-  EXPECT_THAT(admission.admit(request(2, 4)), HasSubstr("expected one process of each rank"));
-  EXPECT_EQ(admission.admit(request(3, 4)), "");
-  EXPECT_EQ(admission.missing(), "rank 1");
-  EXPECT_FALSE(admission.is_complete());
-  EXPECT_EQ(admission.admit(request(1, 4)), "");
-  EXPECT_TRUE(admission.is_complete());
-  EXPECT_EQ(admission.table().members.size(), 4U);
-}
-
-TEST(Admission, RefusesProcessesOfOtherJobs) {
-  Admission admission(request(0, 4));
-  JoinRequest other = request(1, 3);
-  EXPECT_THAT(admission.admit(other), HasSubstr("expected a job of 4, as rank 0 on h has, got 3"));
-  other = request(1, 4);
-  other.version = "2";
-  EXPECT_THAT(admission.admit(other), HasSubstr("expected Lockstep 1"));
-  other = request(1, 4);
-  other.job = "k";
-  EXPECT_THAT(admission.admit(other), HasSubstr("expected the job \"j\""));
-}
-
-TEST(Admission, ReadsOnlyWhatItWrites) {
-  EXPECT_EQ(parse_join_request(to_text(request(3, 4))), request(3, 4));
-  const JobTable table{.job = 77, .members = {request(0, 2), request(1, 2)}};
-  const JobTable read = parse_job_table(to_text(table));
-  EXPECT_EQ(read.job, 77U);
-  EXPECT_EQ(read.members, table.members);
-  for (const char* text :
-       {"", "7", "[]", "{}", R"(["1","j",4,4,"h","n",[],1])", R"(["1","j",-1,4,"h","n",[],1])",
-        R"(["1","j",0,4e9,"h","n",[],1])", R"(["1","j",0,4,"h","n",["x"],1])",
-        R"(["1","j",0,4,"h","n",[],70000])", R"([1,"j",0,4,"h","n",[],1])"})
-    EXPECT_THROW(parse_join_request(text), Error) << text;
-  for (const char* text : {"[]", "[7]", R"(["x",[]])", R"([7,[["1","j",1,4,"h","n",[],1]]])"})
-    EXPECT_THROW(parse_job_table(text), Error) << text;
 }
 
 }  // namespace

@@ -183,9 +183,9 @@ TEST(ParseAddress, RejectsInvalidAddresses) {
 
 TEST(RequireNoTask, RejectsOneOfSeveralTasks) {
   EXPECT_EQ(refusal([] { require_no_task(environment_of(kTorchrun)); }),
-            "[session] expected the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep "
-            "launch --\" in front of the command, or start all of them with one mpirun; task 3 is "
-            "a separate job and would train alone");
+            "[session] expected the 4 tasks of RANK and WORLD_SIZE in one job: use "
+            "--transport tcp (LOCKSTEP_TRANSPORT=tcp), or start all of them with one mpirun; task "
+            "3 is a separate job and would train alone");
   EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }),
               HasSubstr("the 2 tasks of TF_CONFIG"));
   EXPECT_THAT(refusal([] { require_no_task(environment_of(kStep)); }),

@@ -2,63 +2,53 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include <filesystem>
+#include <optional>
+#include <random>
 
 #include "apps/lockstep/command_line/arguments.h"
 #include "apps/lockstep/commands.h"
-#include "apps/lockstep/launch/first_task.h"
-#include "apps/lockstep/launch/messages.h"
-#include "apps/lockstep/launch/other_task.h"
+#include "apps/lockstep/launch/launcher.h"
+#include "apps/lockstep/launch/ranks.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json/json.h"
-#include "lockstep/base/printable.h"
+#include "lockstep/base/fields/fields.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/job/launch/launcher.h"
 #include "lockstep/job/launch/task.h"
+#include "lockstep/net/socket.h"
 #include "lockstep/net/token.h"
 
 namespace lockstep::inline v0::apps {
 namespace {
 
+constexpr const char* kPart = "--part";
 constexpr const char* kExplanation =
-    R"(Every task of the job runs the same command line. Rank 0 runs mpirun over the
-hosts of all tasks, and every task exits with mpirun's exit status. This
-requires mpirun on every host, but neither ssh nor a shared file system. Ranks
-and the rendezvous are taken from the first of these that is set in the
-environment:
+    R"(Starts N ranks of the command, which connect to each other over TCP. MPI is not
+needed. Each rank has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+MASTER_ADDR, MASTER_PORT and a secret of the job in its environment.
 
-  1. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT (and LOCAL_RANK,
-     LOCAL_WORLD_SIZE), as set by torchrun and Kubeflow's PyTorchJob. The
-     rendezvous is MASTER_ADDR:MASTER_PORT.
-  2. TF_CONFIG: chief and workers are the ranks, in this order. The rendezvous
-     is the address of the first. An evaluator is a separate job; parameter
-     servers are not supported.
-  3. A Slurm step, if srun does not support PMIx: SLURM_PROCID,
-     SLURM_STEP_NUM_TASKS and SLURM_STEP_NODELIST. The rendezvous is the first
-     node, at port 15000 + SLURM_JOB_ID modulo 15000.
+With --hosts node1:2,node2:2, ranks 0 and 1 run on node1, 2 and 3 on node2, by
+ssh without a password. The program, the directory and the data must have the
+same path on every host.
 
-Tasks authenticate each other with the secret of the job, which is in the file
-that LOCKSTEP_JOB_SECRET_FILE names (mode 600) or in LOCKSTEP_JOB_SECRET: at
-least 16 bytes, the same for all tasks. Tasks on one host that use a loopback
-rendezvous need no secret; they check that they belong to the same user.
+Under mpirun, srun, torchrun, or a controller that sets RANK and WORLD_SIZE, or
+TF_CONFIG, run the command without `lockstep launch`.
 
-Exit status: that of the command, as reported by mpirun (128 + N if signal N
-ended it); 2 if the environment is inconsistent or mpirun is not installed; 4
-if a task does not connect, is lost, or cannot reach another host; 128 + N for
-signal N before the command runs. The first SIGTERM, SIGINT or SIGHUP is
-forwarded to the ranks, which may save a checkpoint; the next one to the same
-task ends the job.)";
+Exit status: that of the rank that failed first (128 + N if signal N ended it);
+2 if a program is missing. The first SIGTERM, SIGINT or SIGHUP is forwarded to
+the ranks, which may save a checkpoint; the next one kills them.)";
 
 struct LaunchArguments {
-  launch::LaunchOptions options;
-  bool print = false;
+  std::optional<std::int64_t> ranks = {};
+  std::string hosts = {};
+  bool is_part = false;
 };
 
-/// The arguments after the first `--`.
+/// The arguments after the first `--`, if there is one.
 std::vector<std::string> launched_command(const Invocation& invocation) {
   const std::vector<std::string> words(invocation.argv + 1, invocation.argv + invocation.argc);
-  return {std::ranges::find(words, "--") + 1, words.end()};
+  const auto mark = std::ranges::find(words, "--");
+  return {mark == words.end() ? mark : mark + 1, words.end()};
 }
 
 bool asks_for_help(const std::vector<std::string>& arguments) {
@@ -66,125 +56,97 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
       arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
-job::Task require_task(const job::Environment& environment) {
+/// Throws if something else has started this process as one of several ranks.
+void require_no_launcher() {
+  const job::Environment environment = job::process_environment();
   const job::Launch launch = job::detect_launch(environment);
-  auto task = job::find_task(environment);
-  const bool is_rank = launch.launched && launch.connects &&
-                       (!task || task->source != "srun" || launch.launcher == "mpirun");
-  if (is_rank)
-    throw Error(ErrorCategory::input, "launch",
-                "expected a process that was not started by an MPI launcher",
-                fmt::format("{} started it as rank {}: remove `lockstep launch --`",
-                            launch.launcher, launch.rank));
-  if (task) return *task;
-  throw Error(ErrorCategory::input, "launch",
-              "expected RANK and WORLD_SIZE, TF_CONFIG, or the variables of a Slurm step in the "
-              "environment",
-              "none of them is set; on one host, use `mpirun -np N COMMAND` instead");
+  const auto task = job::find_task(environment);
+  if (!launch.launched && (!task || task->ranks == 1)) return;
+  throw Error(ErrorCategory::input, "launch", "expected a process that is not a rank of a job",
+              fmt::format("{} started it as rank {}: run the command without `lockstep launch`",
+                          launch.launched ? launch.launcher : task->source,
+                          launch.launched ? launch.rank : task->rank));
 }
 
-void require_endpoint(const job::Task& task) {
-  if (task.ranks == 1 || (!task.rendezvous.host.empty() && task.rendezvous.port != 0)) return;
-  throw Error(ErrorCategory::input, "launch",
-              "expected the host and port of the rendezvous: MASTER_ADDR and MASTER_PORT, or "
-              "--rendezvous HOST:PORT",
-              fmt::format("got \"{}\" and {}", task.rendezvous.host, task.rendezvous.port));
+/// A port for rank 0: a free one if that is on this host, below those that systems assign.
+std::uint16_t choose_port(bool is_here) {
+  constexpr int kFirst = 20000;
+  constexpr int kPorts = 12000;
+  if (is_here) return net::Listener().port();
+  return static_cast<std::uint16_t>(kFirst + static_cast<int>(std::random_device()() % kPorts));
 }
 
-/// Parses "HOST:PORT", "HOST" or ":PORT". A missing part is taken from `known`.
-job::Endpoint endpoint(const std::string& text, const job::Endpoint& known) {
-  if (text.starts_with(':'))
-    return {.host = known.host, .port = job::parse_address("launch", "any" + text).port};
-  job::Endpoint point = job::parse_address("launch", text);
-  if (point.port == 0) point.port = known.port;
-  return point;
-}
-
-/// mpirun would parse "a:2" and "a,b" as more than one name.
-void require_host_name(const std::string& name) {
-  if (name.empty() || launch::is_host_name(name)) return;
-  throw Error(ErrorCategory::input, "launch",
-              "expected a name of letters, digits, dots and dashes for --host",
-              fmt::format("got {}", describe_json(name)));
-}
-
-/// Prints the roles as shell comments, then mpirun's command line.
-void print_line(const job::Task& task, const launch::MpirunOptions& options) {
-  if (task.hosts.empty())
-    throw Error(ErrorCategory::input, "launch",
-                "expected the host of every rank for --print, as TF_CONFIG and srun provide it",
-                fmt::format("got none from {}", task.source));
-  for (const std::string& host : task.hosts)
-    if (!launch::is_host_name(host))
-      throw Error(
-          ErrorCategory::input, "launch", "expected names or IPv4 addresses of hosts for --print",
-          host.find(':') == std::string::npos
-              ? fmt::format("got \"{}\"", host)
-              : fmt::format("got \"{}\", which mpirun parses as a host and a number of ranks",
-                            host));
-  for (std::size_t rank = 0; rank < task.names.size(); ++rank)
-    fmt::print("# rank {}: {} on {}{}\n", rank, task.names[rank], task.hosts[rank],
-               rank == 0 ? ", writes checkpoints" : "");
-  fmt::print("{}\n", launch::to_shell(mpirun_command(launch::plan_job_on(task.hosts), options, {},
-                                                     launch::runtime_here())));
-}
-
-/// Prints the job's error. The tasks of a Slurm step share their output, so there only the first
-/// task prints it.
-int leave(const launch::Ending& ending, const job::Task& task) {
-  if (!ending.message.empty() && task.source != "srun")
-    fmt::print(stderr, "lockstep: error: {}\n", printable(ending.message));
-  return ending.status;
-}
-
-int launch_task(const LaunchArguments& arguments) {
-  job::Task task = require_task(job::process_environment());
-  require_host_name(arguments.options.host);
-  if (const std::string& given = arguments.options.rendezvous; !given.empty())
-    task.rendezvous = endpoint(given, task.rendezvous);
-  if (arguments.print) {
-    if (task.source != "srun" || task.rank == 0)
-      print_line(task,
-                 arguments.options.mpirun);  // srun starts this program on every rank; print once
-    return 0;
+int run_launch(const LaunchArguments& arguments, const std::vector<std::string>& command) {
+  if (arguments.is_part) return launch::run_part();
+  require_no_launcher();
+  if (!arguments.ranks && arguments.hosts.empty())
+    throw Error(ErrorCategory::input, "launch", "expected --np N or --hosts HOST:N,…",
+                "there is neither");
+  const std::vector<launch::HostRanks> hosts =
+      launch::place_ranks(arguments.hosts, static_cast<int>(arguments.ranks.value_or(0)));
+  const bool is_here = launch::is_this_host(hosts.front().host);
+  launch::HostPart part{.ranks = {},
+                        .size = hosts.back().first + hosts.back().count,
+                        .rendezvous = hosts.front().host,
+                        .port = choose_port(is_here),
+                        .secret = net::JobSecret::draw().text(),
+                        .directory = std::filesystem::current_path().string(),
+                        .environment = launch::environment_for_hosts(),
+                        .command = command};
+  if (hosts.size() == 1)
+    part.rendezvous = "127.0.0.1";
+  else if (part.rendezvous == "localhost")
+    part.rendezvous = host_name();
+  std::vector<launch::HostPart> parts;
+  for (const launch::HostRanks& ranks : hosts) {
+    parts.push_back(part);
+    parts.back().ranks = ranks;
   }
-  require_endpoint(task);
-  launch::LaunchOptions options = arguments.options;
-  if (auto secret = net::find_job_secret(std::getenv(net::kSecretFileVariable),
-                                         std::getenv(net::kSecretVariable)))
-    options.secret = std::move(*secret);
-  if (task.rank == 0) return launch::FirstTask(options, task).run();
-  try {
-    return leave(launch::OtherTask(options, task).run(), task);
-  } catch (const Error& error) {  // local to this task: rank 0 does not report it
-    fmt::print(stderr, "lockstep: error: {}\n", error.what());
-    return exit_status(error.category());
-  }
+  return launch::run_job(parts);
 }
 
 }  // namespace
+}  // namespace lockstep::inline v0::apps
+
+namespace lockstep::inline v0 {
+
+template <>
+struct Fields<apps::LaunchArguments> {
+  using Options = apps::LaunchArguments;
+  static constexpr std::tuple list{
+      Field{&Options::ranks,
+            {"np", {}, "Number of ranks (default: as many as --hosts has room for)"},
+            {{.min = 1, .max = 65536}},
+            {.value = "N"}},
+      Field{&Options::hosts,
+            {"hosts", {}, "Hosts and the number of ranks of each (default: this host)"},
+            {},
+            {.value = "HOST:N[,HOST:N...]"}}};
+};
+
+}  // namespace lockstep::inline v0
+
+namespace lockstep::inline v0::apps {
 
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command = program.add_subcommand(kLaunchCommand,
-                                             "Run a command as one MPI job from processes started "
-                                             "without MPI: lockstep launch -- COMMAND…");
+  CLI::App* command = program.add_subcommand(
+      kLaunchCommand, "Start the ranks of a command: lockstep launch --np N -- COMMAND…");
   const auto arguments = std::make_shared<LaunchArguments>();
-  add_fields(*command, fields_of(arguments->options));
-  command->add_flag("--print", arguments->print,
-                    "Print the roles and mpirun's command line, and exit");
+  add_fields(*command, fields_of(*arguments));
+  command->add_flag(kPart, arguments->is_part, "Start the ranks that standard input describes")
+      ->group("");
   command->footer(kExplanation);
-  command->callback([=, &status] {
-    arguments->options.mpirun.command = launched_command(invocation);
-    status = launch_task(*arguments);
-  });
+  command->callback(
+      [=, &status] { status = run_launch(*arguments, launched_command(invocation)); });
 }
 
 std::vector<std::string> without_launched_command(std::vector<std::string> arguments) {
   if (arguments.empty() || arguments.front() != kLaunchCommand) return arguments;
   const auto mark = std::ranges::find(arguments, "--");
-  if (arguments.end() - mark < 2 && !asks_for_help(arguments))
+  const bool is_part = std::ranges::find(arguments, kPart) != arguments.end();
+  if (arguments.end() - mark < 2 && !is_part && !asks_for_help(arguments))
     throw Error(ErrorCategory::input, "launch",
-                "expected a command after --: lockstep launch -- COMMAND…", "there is none");
+                "expected a command after --: lockstep launch --np N -- COMMAND…", "there is none");
   arguments.erase(mark, arguments.end());
   return arguments;
 }

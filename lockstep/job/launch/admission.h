@@ -52,6 +52,8 @@ class Admission {
 
   /// Admits a process. Returns why it cannot be: "expected …, got …"; empty if it is.
   std::string admit(const JoinRequest& request);
+  /// The process of `rank` has ended before all had joined.
+  void leave(int rank) { members_[static_cast<std::size_t>(rank)].reset(); }
   bool is_complete() const;
   /// "rank 1", "ranks 1, 3 and 7 more": those that have not joined.
   std::string missing() const;

@@ -165,9 +165,7 @@ void Cluster::check_against_mpi(int rank, int size) const {
       fmt::format("expected a cluster that matches MPI, where this is rank {} of {}", rank, size),
       fmt::format("it names {}, which is rank {} of {}{}", task_name(), worker_rank(),
                   worker_count(),
-                  size == 1 ? "; start all tasks with one mpirun, or put \"lockstep launch --\" in "
-                              "front of the command"
-                            : ""));
+                  size == 1 ? "; start all tasks with one mpirun, or use --transport tcp" : ""));
 }
 
 }  // namespace lockstep::inline v0::job

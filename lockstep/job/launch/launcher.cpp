@@ -22,6 +22,8 @@ Launch detect_launch(const Environment& environment) {
     return {true, number(environment, "OMPI_COMM_WORLD_RANK").value_or(0), *ranks, "mpirun"};
   if (const auto rank = number(environment, "PMI_RANK"))
     return {true, *rank, number(environment, "PMI_SIZE").value_or(0), "a PMI launcher"};
+  if (const auto rank = number(environment, kLaunchedRankVariable))
+    return {true, *rank, number(environment, "WORLD_SIZE").value_or(0), "lockstep launch", false};
   // A batch script has SLURM_PROCID too, but is not a rank: only srun sets the number of tasks of a
   // step.
   const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");

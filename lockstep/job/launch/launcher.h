@@ -16,11 +16,14 @@ struct Launch {
   bool connects = true;  ///< whether it connects MPI ranks; a plain srun does not
 };
 
+/// Set by `lockstep launch`, whose ranks share its output.
+inline constexpr const char* kLaunchedRankVariable = "LOCKSTEP_LAUNCHED_RANK";
+
 /// Looks up a variable; null if it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
 /// Detects Open MPI's mpirun, launchers that use PMI (MPICH's mpiexec, srun --mpi=pmi2) or PMIx
-/// (srun --mpi=pmix), and a plain srun step.
+/// (srun --mpi=pmix), `lockstep launch`, and a plain srun step.
 Launch detect_launch(const Environment& environment);
 /// Uses this process's environment.
 Launch detect_launch();

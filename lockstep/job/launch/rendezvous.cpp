@@ -176,55 +176,57 @@ class Door {
   net::PendingConnections pending_;
 };
 
+/// A process at rank 0's rendezvous.
+struct Guest {
+  Connection link;
+  int rank = -1;  // as soon as it has joined
+};
+
+/// Reads from a process, and admits or refuses it. Returns whether to keep its connection.
+bool serve(Guest& guest, Admission& admission) {
+  for (const Frame& frame : guest.link.receive()) {
+    std::string refusal;
+    try {
+      const JoinRequest request = parse_join_request(frame.body);
+      refusal = admission.admit(request);
+      if (refusal.empty()) guest.rank = request.rank;
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+    if (refusal.empty()) continue;
+    net::send_last_frame({&guest.link}, Frame(FrameKind::refuse, refusal), kRefusalTime);
+    break;
+  }
+  if (guest.link.is_open()) return true;
+  if (guest.rank >= 0) admission.leave(guest.rank);  // it may come again
+  return false;
+}
+
 /// Rank 0's part: admits all, and tells each where the others listen.
 JobTable admit_all(const Task& task, const net::JobSecret& secret, const JoinRequest& mine,
                    const Deadline& deadline) {
   std::vector<std::string> unused;
   Door door(listen_for_tasks(task, secret, unused), secret, net::kLaunchPurpose);
   Admission admission(mine);
-  std::list<Connection> arriving;
-  std::list<Connection> members;
+  std::list<Guest> guests;
   while (!admission.is_complete()) {
     if (deadline.is_over())
       fail(fmt::format("expected all {} ranks to join {}", mine.size, deadline.text()),
            fmt::format("no answer of {}{}", admission.missing(), door.refusals()));
     std::vector<pollfd> interests;
     door.add_interests(interests);
-    for (const Connection& one : arriving) interests.push_back(one.interest());
+    for (const Guest& guest : guests) interests.push_back(guest.link.interest());
     wait_for(std::move(interests), door.patience(deadline.left(milliseconds(1000))));
     for (FileDescriptor& socket : door.accept())
-      arriving.emplace_back(std::move(socket), kJoinFrames);
-    for (auto one = arriving.begin(); one != arriving.end();) {
-      const std::vector<Frame> frames = one->receive();
-      if (frames.empty() && one->is_open()) {
-        ++one;
-        continue;
-      }
-      if (frames.empty()) {
-        one = arriving.erase(one);
-        continue;
-      }
-      std::string refusal;
-      JoinRequest request;
-      try {
-        request = parse_join_request(frames.front().body);
-        refusal = admission.admit(request);
-      } catch (const Error& error) {
-        refusal = error.what();
-      }
-      if (refusal.empty()) {
-        members.splice(members.end(), arriving, one++);
-      } else {
-        net::send_last_frame({&*one}, Frame(FrameKind::refuse, refusal), kRefusalTime);
-        one = arriving.erase(one);
-      }
-    }
+      guests.push_back({.link = Connection(std::move(socket), kJoinFrames)});
+    std::erase_if(guests, [&](Guest& guest) { return !serve(guest, admission); });
   }
   JobTable table = admission.table();
-  const std::string text = to_text(table);
   std::vector<Connection*> all;
-  for (Connection& member : members) all.push_back(&member);
-  net::send_last_frame(all, Frame(FrameKind::table, text), deadline.left(milliseconds(10'000)));
+  for (Guest& guest : guests)
+    if (guest.rank >= 0) all.push_back(&guest.link);
+  net::send_last_frame(all, Frame(FrameKind::table, to_text(table)),
+                       deadline.left(milliseconds(10'000)));
   return table;
 }
 

@@ -172,11 +172,13 @@ int number(const Environment& environment, const char* name, int least,
 }
 
 std::optional<Task> task_from_variables(const Environment& environment) {
-  // Other programs use one of them with a different meaning.
-  if (!is_set(environment, "RANK") || !is_set(environment, "WORLD_SIZE")) return std::nullopt;
-  Task task{.source = "RANK and WORLD_SIZE"};
+  // Other programs use one of them with a different meaning. An indexed job of Kubernetes numbers
+  // its pods itself.
+  const char* rank = is_set(environment, "RANK") ? "RANK" : "JOB_COMPLETION_INDEX";
+  if (!is_set(environment, rank) || !is_set(environment, "WORLD_SIZE")) return std::nullopt;
+  Task task{.source = fmt::format("{} and WORLD_SIZE", rank)};
   task.ranks = number(environment, "WORLD_SIZE", 1, kMaxTasks);
-  task.rank = number(environment, "RANK", 0, task.ranks - 1);
+  task.rank = number(environment, rank, 0, task.ranks - 1);
   if (is_set(environment, "LOCAL_WORLD_SIZE"))
     task.local_ranks = number(environment, "LOCAL_WORLD_SIZE", 1, task.ranks);
   if (is_set(environment, "LOCAL_RANK"))
@@ -186,6 +188,8 @@ std::optional<Task> task_from_variables(const Environment& environment) {
   if (is_set(environment, "MASTER_PORT"))
     task.rendezvous.port = static_cast<std::uint16_t>(number(environment, "MASTER_PORT", 1, 65535));
   task.job = text(environment, "TORCHELASTIC_RUN_ID");
+  if (!task.job.empty() && task.rendezvous.port > 0)
+    ++task.rendezvous.port;  // torchrun listens there
   if (task.local_ranks == task.ranks && !task.rendezvous.host.empty())
     task.hosts.assign(static_cast<std::size_t>(task.ranks), task.rendezvous.host);
   return task;
@@ -259,13 +263,12 @@ std::optional<Task> find_task(const Environment& environment) {
 void require_no_task(const Environment& environment) {
   const auto task = find_task(environment);
   if (!task || task->ranks == 1) return;
-  throw Error(
-      ErrorCategory::input, "session",
-      fmt::format(
-          "expected the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
-          "command, or start all of them with one mpirun",
-          task->ranks, task->source),
-      fmt::format("task {} is a separate job and would train alone", task->rank));
+  throw Error(ErrorCategory::input, "session",
+              fmt::format("expected the {} tasks of {} in one job: use --transport tcp "
+                          "(LOCKSTEP_TRANSPORT=tcp), or "
+                          "start all of them with one mpirun",
+                          task->ranks, task->source),
+              fmt::format("task {} is a separate job and would train alone", task->rank));
 }
 
 Endpoint parse_address(const std::string& where, const std::string& address) {

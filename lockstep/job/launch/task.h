@@ -41,7 +41,8 @@ struct Task {
 };
 
 /// The task that the environment describes, from the first of these sources that is present:
-///   1. RANK and WORLD_SIZE, with LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as
+///   1. RANK (or JOB_COMPLETION_INDEX) and WORLD_SIZE, with LOCAL_RANK, LOCAL_WORLD_SIZE,
+///   MASTER_ADDR and MASTER_PORT, as
 ///      torchrun and the PyTorchJob of Kubeflow set them;
 ///   2. TF_CONFIG with a chief or workers: the rendezvous is at the address of the first; an
 ///      evaluator is a separate job;

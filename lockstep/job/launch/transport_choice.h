@@ -8,7 +8,8 @@
 
 namespace lockstep::inline v0::job {
 
-/// `automatic` is MPI.
+/// `automatic` is MPI if mpirun or another launcher that connects ranks by MPI started the process,
+/// or the program has initialized MPI; tcp if the environment makes it one of several ranks.
 enum class TransportChoice : std::uint8_t { automatic, mpi, tcp };
 
 }  // namespace lockstep::inline v0::job

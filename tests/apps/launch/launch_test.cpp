@@ -1,506 +1,330 @@
-// lockstep launch with separate task processes, on one host and on simulated hosts that differ only
-// in name.
+// lockstep launch, and the program as a rank of a job that a controller starts without MPI.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
-#include "apps/lockstep/launch/job_plan.h"
-#include "lockstep/base/system/host.h"
-#include "tests/apps/launch/launch_fixture.h"
+#include "apps/lockstep/launch/ranks.h"
+#include "lockstep/base/error.h"
+#include "lockstep/net/socket.h"
+#include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
+#include "tests/support/ranks.h"
 
 namespace lockstep::inline v0::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
+using launch::HostRanks;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+using Words = std::vector<std::string>;
 
-const Words kTrain = {"train",
-                      "--model",
-                      "mlp",
-                      "--data",
-                      "synthetic:8x8x1,4,512",
-                      "--global-batch",
-                      "64",
-                      "--log-format",
-                      "json",
-                      "--log-every",
-                      "1",
-                      "--checkpoint-dir",
-                      "none"};
+const std::string kTrain =
+    "train --model mlp --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json "
+    "--log-every 1";
 
-TEST_F(LaunchTest, TrainsAsMpirunDoes) {
-  const Result one = run(program(kTrain));
-  Process other(task(1, {}, program(kTrain)));
-  const Result first = run(task(0, {}, program(kTrain)));
+/// `lockstep launch OPTIONS -- COMMAND`
+Words launched(const std::string& options, const Words& command) {
+  Words words = {LOCKSTEP_PROGRAM};
+  for (std::string rest = "launch " + options + " --"; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    words.push_back(rest.substr(0, end));
+    rest.erase(0, end + 1);
+  }
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+Words shell(const std::string& text) { return {"sh", "-c", text}; }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// ---- Jobs
+
+TEST(Launch, TrainsAsMpirunDoes) {
+  const std::string train = kTrain + " --allreduce ring";
+  const Result by_mpirun = run(mpirun(3, train));
+  const Result result = run(launched("--np 3", lockstep(train)));
+  ASSERT_EQ(by_mpirun.status, 0) << by_mpirun.errors;
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("end")["parameter_hash"], by_mpirun.event("end")["parameter_hash"]);
+  EXPECT_EQ(result.losses(), by_mpirun.losses());
+  EXPECT_EQ(result.event("start")["ranks"], 3);
+  EXPECT_THAT(result.event("start")["allreduce_reason"], HasSubstr("messages over tcp"));
+}
+
+TEST(Launch, TellsEachRankWhoItIs) {
+  const Result result = run(
+      launched("--np 2", shell("echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at "
+                               "$MASTER_ADDR, ${#LOCKSTEP_JOB_SECRET} $TF_CONFIG$SLURM_PROCID")));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(lines_of(result.output), UnorderedElementsAre("0 of 2, 0 of 2 at 127.0.0.1, 64",
+                                                            "1 of 2, 1 of 2 at 127.0.0.1, 64"));
+}
+
+TEST(Launch, ReturnsTheStatusOfTheRankThatFails) {
+  const Result result = run(launched("--np 3", shell("exit $((RANK == 1 ? 7 : 0))")));
+  EXPECT_EQ(result.status, 7);
+  EXPECT_EQ(result.errors, "") << "the rank has said why";
+}
+
+TEST(Launch, EndsRanksThatRemainAndNamesTheSignal) {
+  const Result result = run(launched("--np 2", shell("[ $RANK = 1 ] && kill -9 $$; sleep 100")));
+  EXPECT_EQ(result.status, 128 + SIGKILL);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("lockstep: error: [launch] expected rank 1 on "),
+                    HasSubstr(" to run until its end, got: signal 9 (Killed) ended it")));
+}
+
+TEST(Launch, SignalSavesACheckpoint) {
+  const ScratchDirectory directory;
+  Process job(launched("--np 2", lockstep(fmt::format("{} --epochs 100000 --checkpoint-dir {}",
+                                                      kTrain, directory.path().string()))));
+  ASSERT_TRUE(job.wait_for(R"("event":"step","step":5)"));
+  job.kill(SIGTERM);
+  const Result result = job.finish();
+  EXPECT_EQ(result.status, 143) << result.errors;
+  EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
+}
+
+TEST(Launch, HangupStopsRanks) {
+  Process job(launched(
+      "--np 2", shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")));
+  ASSERT_TRUE(job.wait_for("ready\nready"));
+  job.kill(SIGHUP);
+  const Result result = job.finish();
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, HasSubstr("asked\nasked"));
+}
+
+TEST(Launch, SecondSignalKillsUnresponsiveRanks) {
+  Process job(launched("--np 2", shell("trap '' TERM; echo ready; while :; do sleep 0.1; done")));
+  ASSERT_TRUE(job.wait_for("ready\nready"));
+  job.kill(SIGTERM);
+  job.kill(SIGTERM);  // a scheduler signals several processes
+  EXPECT_FALSE(Watched(job.id()).ends_within(1));
+  // The delay is the subject: signals within two seconds are one request.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  job.kill(SIGTERM);
+  EXPECT_EQ(job.finish().status, 128 + SIGKILL);
+}
+
+TEST(Launch, RanksEndWithTheLauncher) {
+  Process job(launched("--np 2", shell("echo ready; exec sleep 1000")));
+  ASSERT_TRUE(job.wait_for("ready\nready"));
+  const std::vector<pid_t> ranks = job.children();
+  ASSERT_EQ(ranks.size(), 2U);
+  const Watched first(ranks[0]);
+  const Watched second(ranks[1]);
+  job.kill(SIGKILL);
+  EXPECT_TRUE(first.ends_within(5));
+  EXPECT_TRUE(second.ends_within(5));
+  job.finish();
+}
+
+// ---- Other hosts
+
+/// Stands in for ssh to a host, which is this one.
+class Ssh {
+ public:
+  explicit Ssh(const std::string& script = "exec sh -c \"$*\"") {
+    std::filesystem::create_directories(directory_.path());
+    std::ofstream(directory_.path() / "ssh")
+        << "#!/bin/sh\nwhile [ \"$1\" = -o ]; do shift 2; done\nhost=$1; shift\n"
+        << script << "\n";
+    std::filesystem::permissions(directory_.path() / "ssh", std::filesystem::perms::owner_all);
+  }
+  Words with(Words words) const {
+    words.insert(words.begin(), {"env", fmt::format("PATH={}:{}", directory_.path().string(),
+                                                    std::getenv("PATH"))});
+    return words;
+  }
+
+ private:
+  ScratchDirectory directory_;
+};
+
+TEST(LaunchOnHosts, StartsRanksBySsh) {
+  const Ssh ssh;
+  Words words = launched("--hosts localhost:1,other.invalid:2",
+                         shell("echo $RANK of $WORLD_SIZE, $LOCAL_RANK: $LOCKSTEP_TEST in $PWD"));
+  words.insert(words.begin(), {"env", "LOCKSTEP_TEST=a 'b'"});
+  const Result result = run(ssh.with(words));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_THAT(lines_of(result.output),
+              UnorderedElementsAre("0 of 3, 0: a 'b' in " + here, "1 of 3, 0: a 'b' in " + here,
+                                   "2 of 3, 1: a 'b' in " + here));
+}
+
+TEST(LaunchOnHosts, TrainsAsOneJob) {
+  const Ssh ssh;
+  const Result result =
+      run(ssh.with(launched("--np 2 --hosts localhost:1,other.invalid:4", lockstep(kTrain))));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("start")["ranks"], 2);
+}
+
+TEST(LaunchOnHosts, ForwardsSignals) {
+  const Ssh ssh;
+  Process job(ssh.with(
+      launched("--hosts localhost:1,other.invalid:1",
+               shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done"))));
+  ASSERT_TRUE(job.wait_for("ready\nready"));
+  job.kill(SIGTERM);
+  const Result result = job.finish();
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("asked\nasked"));
+}
+
+TEST(LaunchOnHosts, ReturnsTheStatusOfARankElsewhere) {
+  const Ssh ssh;
+  EXPECT_EQ(run(ssh.with(launched("--hosts localhost:1,other.invalid:1",
+                                  shell("exit $((RANK == 1 ? 7 : 0))"))))
+                .status,
+            7);
+}
+
+TEST(LaunchOnHosts, NamesAHostThatSshDoesNotReach) {
+  const Ssh ssh("echo 'ssh: no route to host' >&2; exit 255");
+  const Result result =
+      run(ssh.with(launched("--hosts localhost:1,other.invalid:1", shell("sleep 100"))));
+  EXPECT_EQ(result.status, 255);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("ssh: no route to host\n"),
+                    HasSubstr("[launch] expected host other.invalid to run until its end")));
+}
+
+TEST(LaunchOnHosts, SendsNoSecretOnACommandLine) {
+  const Ssh ssh("echo \"$*\"; exec sh -c \"$*\"");
+  const Result result =
+      run(ssh.with(launched("--hosts localhost:1,other.invalid:1", shell("true"))));
+  EXPECT_EQ(result.output, fmt::format("exec '{}' launch --part\n", LOCKSTEP_PROGRAM));
+}
+
+// ---- Controllers
+
+TEST(TaskOfAController, TrainsWithTheOthers) {
+  const std::uint16_t port = net::Listener().port();
+  const auto task = [&](int rank) {
+    Words words = {"env", fmt::format("RANK={}", rank), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                   fmt::format("MASTER_PORT={}", port)};
+    for (const std::string& word : lockstep(kTrain)) words.push_back(word);
+    return words;
+  };
+  Process other(task(1));
+  const Result first = run(task(0));
   const Result second = other.finish();
   ASSERT_EQ(first.status, 0) << first.errors;
   EXPECT_EQ(second.status, 0) << second.errors;
   EXPECT_EQ(second.output, "");
   EXPECT_EQ(first.event("start")["ranks"], 2);
-  EXPECT_EQ(first.event("start")["nodes"], 1);
-  const std::vector<double> losses = first.losses();
-  ASSERT_EQ(losses.size(), 8U);
-  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], one.losses()[i], 1e-5);
 }
 
-/// mpirun treats two names of this machine as two hosts, but MPI_Comm_split_type of Open MPI 5 as
-/// one, and fails. The hosts of scripts/cluster are not affected.
-bool mpi_merges_hosts() { return launch::runtime_here().is_prrte; }
-
-TEST_F(LaunchTest, TrainsOnTwoHosts) {
-  if (mpi_merges_hosts())
-    GTEST_SKIP() << "Open MPI 5 sees one host; LaunchOnHosts.TrainsAsOneJob has two";
-  Process other(task_elsewhere(1, {}, program(kTrain)));
-  const Result first = run(task_elsewhere(0, {}, program(kTrain)));
-  ASSERT_EQ(first.status, 0) << first.errors;
-  EXPECT_EQ(other.finish().status, 0);
-  EXPECT_EQ(first.event("start")["nodes"], 2);
-  EXPECT_EQ(first.event("start")["devices"][1]["interface"], "lo");
-}
-
-TEST_F(LaunchTest, ReturnsCommandStatusOnAllTasks) {
-  for (const bool elsewhere : {false, true}) {
-    const auto line = [&](int rank) {
-      return elsewhere ? task_elsewhere(rank, {}, shell("exit 7"))
-                       : task(rank, {}, shell("exit 7"));
-    };
-    Process other(line(1));
-    EXPECT_EQ(run(line(0)).status, 7);
-    EXPECT_EQ(other.finish().status, 7);
-  }
-  EXPECT_TRUE(wait_until_all_ended());
-}
-
-TEST_F(LaunchTest, HidesTaskVariablesFromRanks) {
-  const Words command =
-      shell("echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE:$RANK$WORLD_SIZE$TF_CONFIG");
-  Process other(task_elsewhere(1, {}, command));
-  EXPECT_THAT(run(task_elsewhere(0, {}, command)).output,
-              AllOf(HasSubstr("0 of 2:\n"), HasSubstr("1 of 2:\n")));
-  other.finish();
-}
-
-TEST_F(LaunchTest, KeepsNetworksButNotSshArgumentsOfEnvironment) {
-  const Words command = shell("echo by ${OMPI_MCA_btl_tcp_if_include:-any}");
-  const auto line = [&](int rank) {
-    Words words = task_elsewhere(rank, {}, command);
-    words.insert(words.begin() + 1,
-                 {"OMPI_MCA_btl_tcp_if_exclude=docker9", "OMPI_MCA_plm_rsh_args=-p 2222",
-                  "PRTE_MCA_plm_ssh_args=-p 2222"});
-    return words;
-  };
-  Process other(line(1));
-  EXPECT_EQ(run(line(0)).output, "by any\nby any\n");
-  EXPECT_EQ(other.finish().status, 0);
-}
-
-TEST_F(LaunchTest, RunsFromFolderWithSpace) {
-  const ScratchDirectory directory;
-  const std::filesystem::path program = directory.path() / "a b" / "lockstep";
-  std::filesystem::create_directories(program.parent_path());
-  std::filesystem::copy_file(LOCKSTEP_PROGRAM, program);
-  const auto line = [&](int rank) {
-    Words words = task_elsewhere(rank, {"--timeout", "10"}, shell("true"));
-    std::ranges::replace(words, std::string(LOCKSTEP_PROGRAM), program.string());
-    return words;
-  };
-  Process other(line(1));
-  const Result first = run(line(0));
-  EXPECT_EQ(first.status, 0) << first.errors;
-  EXPECT_EQ(other.finish().status, 0);
-}
-
-TEST_F(LaunchTest, RendezvousOptionOverridesEnvironment) {
-  const auto line = [&](int rank) {
-    return Words{"env",
-                 fmt::format("RANK={}", rank),
-                 "WORLD_SIZE=2",
-                 "MASTER_ADDR=127.0.0.1",
-                 "MASTER_PORT=1",
-                 LOCKSTEP_PROGRAM,
-                 "launch",
-                 "--rendezvous",
-                 fmt::format(":{}", port_),
-                 "--",
-                 "true"};
-  };
-  Process other(line(1));
-  EXPECT_EQ(run(line(0)).status, 0);
-  EXPECT_EQ(other.finish().status, 0);
-  const Result elsewhere = run(task(1, {"--rendezvous", "127.0.0.2", "--timeout", "1"}, {"true"}));
-  EXPECT_THAT(elsewhere.errors,
-              HasSubstr(fmt::format("expected to connect to rank 0 at 127.0.0.2:{} ", port_)));
-}
-
-TEST_F(LaunchTest, ListsMissingTasks) {
-  Process other(task(2, {"--timeout", "20"}, shell("true"), 3));
-  const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
-  const std::string message = fmt::format(
-      "lockstep: error: [launch] expected all 3 tasks to connect to port {} of host {} within 2 s; "
-      "2 connected, "
-      "missing rank 1\n",
-      port_, host_name());
-  EXPECT_EQ(first.status, 4);
-  EXPECT_EQ(first.errors, message);
-  const Result second = other.finish();
-  EXPECT_EQ(second.status, 4);
-  EXPECT_EQ(second.errors, message);
-}
-
-TEST_F(LaunchTest, ReportsHostsAddressAndInterfaceWithoutFirstTask) {
-  const Result result = run(task(1, {"--timeout", "1"}, shell("true")));
-  EXPECT_EQ(result.status, 4);
-  EXPECT_EQ(
-      result.errors,
-      fmt::format(
-          "lockstep: error: [launch] expected to connect to rank 0 at 127.0.0.1:{} within 1 s; "
-          "from host {} by lo (127.0.0.1) to 127.0.0.1: Connection refused\n",
-          port_, host_name()));
-}
-
-TEST_F(LaunchTest, FailsIfMpirunIsStopped) {
-  Process first(task(0, {"--stall-timeout", "2"}, shell("echo ready; sleep 1000"), 1));
-  ASSERT_TRUE(first.wait_for("ready"));
-  const std::vector<pid_t> children = first.children();
-  ASSERT_EQ(children.size(), 1U);
-  ::kill(children.front(), SIGSTOP);
-  const Result result = first.finish();
-  EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(
-      result.errors,
-      AllOf(HasSubstr(fmt::format("[launch] mpirun is stopped (process {0} on host {1}): `kill "
-                                  "-CONT {0}` continues it; otherwise the job ends after 2 s",
-                                  children.front(), host_name())),
-            HasSubstr(fmt::format("lockstep: error: [launch] expected mpirun to run; its process "
-                                  "{} on host {} was stopped for ",
-                                  children.front(), host_name()))));
-  EXPECT_TRUE(wait_until_all_ended());
-}
-
-TEST_F(LaunchTest, ReportsErrorsOfSingleSrunTask) {
+TEST(TaskOfAController, RequiresTheAddressOfRankZero) {
   const Result result =
-      run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch",
-           "--rendezvous", fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
-  EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] expected to connect to rank 0 at 127.0.0.1:"));
-}
-
-TEST_F(LaunchTest, RejectsContradictoryTasks) {
-  Process other(task(1, {}, shell("true"), 3));
-  const Result first = run(task(0, {}, shell("true"), 2));
-  EXPECT_EQ(first.status, 2);
-  EXPECT_THAT(
-      first.errors,
-      HasSubstr("[launch] expected the same number of tasks in the environment of every task; "
-                "rank 0 on host "));
-  const Result second = other.finish();
-  EXPECT_EQ(second.status, 2);
-  EXPECT_EQ(second.errors, first.errors);
-}
-
-TEST_F(LaunchTest, IgnoresImpossibleTasks) {
-  const Process first(task(0, {}, shell("true")));
-  net::Connection stranger = join({.rank = 2, .ranks = 2, .host = "b", .place = "b"});
-  EXPECT_FALSE(receives(stranger, launch::FrameKind::welcome));
-  EXPECT_FALSE(stranger.is_open());
-}
-
-TEST_F(LaunchTest, NamesTaskWithInvalidReply) {
-  Process first(task(0, {}, shell("true")));
-  net::Connection stranger = join({.rank = 1, .ranks = 2, .host = "b", .place = "b"});
-  ASSERT_TRUE(receives(stranger, launch::FrameKind::probe));
-  stranger.send({launch::FrameKind::probed, "[1"});
-  const Result result = first.finish();
-  EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("lost rank 1 on host b: it sent an invalid message"));
-}
-
-TEST_F(LaunchTest, RejectsTaskOfAnotherJob) {
-  Process first(task(0, {"--job", "mine", "--timeout", "10"}, shell("true")));
-  const Result stranger = run(task(1, {"--job", "yours"}, shell("true")));
-  EXPECT_EQ(stranger.status, 2);
-  EXPECT_THAT(
-      stranger.errors,
-      HasSubstr("[launch] expected a task of the job \"mine\", to which the task at this address "
-                "belongs; this task belongs to the job \"yours\""));
-  EXPECT_EQ(run(task(1, {"--job", "mine"}, shell("true"))).status, 0);
-  EXPECT_EQ(first.finish().status, 0);
-}
-
-TEST_F(LaunchTest, RejectsPortInUse) {
-  const net::Listener taken(port_);
-  const Result result = run(task(0, {}, shell("true")));
-  EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr(fmt::format("expected TCP port {} to listen on; Address already in use", port_)));
-}
-
-TEST_F(LaunchTest, RejectsUseUnderMpirun) {
-  const Result result = run(mpirun(1, "launch -- true"));
+      run({"sh", "-c", fmt::format("RANK=0 WORLD_SIZE=2 {} {}", LOCKSTEP_PROGRAM, kTrain)});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] expected a process that was not started by an MPI "
-                                       "launcher; mpirun started it as "
-                                       "rank 0: remove `lockstep launch --`"));
-}
-
-TEST_F(LaunchTest, RequiresCommandAndEnvironment) {
-  EXPECT_THAT(run_lockstep("launch true").errors,
-              HasSubstr("[launch] expected a command after --"));
-  EXPECT_THAT(run_lockstep("launch -- true").errors,
-              HasSubstr("[launch] expected RANK and WORLD_SIZE, TF_CONFIG, or "
-                        "the variables of a Slurm step"));
-  const Result nowhere =
-      run({"env", "RANK=0", "WORLD_SIZE=2", LOCKSTEP_PROGRAM, "launch", "--", "true"});
-  EXPECT_EQ(nowhere.status, 2);
-  EXPECT_THAT(nowhere.errors,
-              HasSubstr("[launch] expected the host and port of the rendezvous: MASTER_ADDR and "
+  EXPECT_THAT(result.errors,
+              HasSubstr("[start] expected the host and port of rank 0 in MASTER_ADDR and "
                         "MASTER_PORT"));
 }
 
-TEST_F(LaunchTest, PrintsRolesAndCommandOfTfConfig) {
-  const Result result = run(
-      {"env",
-       R"(TF_CONFIG={"cluster": {"chief": ["a:1"], "worker": ["b:1", "b:2"]}, "task": {"type": "worker", "index": 0}})",
-       LOCKSTEP_PROGRAM, "launch", "--print", "--", "lockstep", "train", "--model", "cnn"});
-  EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_EQ(result.output,
-            "# rank 0: chief:0 on a, writes checkpoints\n# rank 1: worker:0 on b\n# rank 2: "
-            "worker:1 on b\n"
-            "mpirun --bind-to none -np 3 -H a:1,b:2 lockstep train --model cnn\n");
-}
-
-TEST_F(LaunchTest, PrintsNoCommandWithoutHosts) {
-  const Result result = run(task(0, {"--print"}, {"true"}));
+TEST(TaskOfAController, RequiresASecretBetweenHosts) {
+  const Result result =
+      run({"sh", "-c",
+           fmt::format("RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 MASTER_PORT=2222 {} {}",
+                       LOCKSTEP_PROGRAM, kTrain)});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr("[launch] expected the host of every rank for --print, as TF_CONFIG and srun "
-                "provide it, got none from RANK and WORLD_SIZE"));
+  EXPECT_THAT(result.errors, HasSubstr("expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE"));
 }
 
-TEST_F(LaunchTest, PrintsOneCommandPerSrunStep) {
-  const auto line = [](int rank, const std::string& hosts) {
-    return run({"env", fmt::format("SLURM_PROCID={}", rank), "SLURM_STEP_NUM_TASKS=2",
-                "SLURM_STEP_NODELIST=" + hosts, "SLURM_STEP_TASKS_PER_NODE=1(x2)", LOCKSTEP_PROGRAM,
-                "launch", "--print", "--", "true"});
-  };
-  EXPECT_EQ(line(0, "a,b").output, "mpirun --bind-to none -np 2 -H a:1,b:1 true\n");
-  EXPECT_EQ(line(1, "a,b").output, "");
-}
-
-TEST_F(LaunchTest, PrintsNoAmbiguousCommand) {
-  const Result result = run(
-      {"env",
-       R"(TF_CONFIG={"cluster": {"worker": ["[::1]:1"]}, "task": {"type": "worker", "index": 0}})",
-       LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
+TEST(Transport, MpiRequiresMpirun) {
+  const Result result = run_lockstep(kTrain + " --transport mpi");
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr("[launch] expected names or IPv4 addresses of hosts for --print, got \"::1\""));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("for the transport mpi"), HasSubstr("mpirun -np N")));
 }
 
-TEST_F(LaunchTest, RejectsInvalidHostNames) {
-  for (const char* name : {"a:2", "a,b", "-a", "a\xc3\xa4"}) {
-    const Result result = run(task(0, {std::string("--host=") + name}, {"true"}));
-    EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, HasSubstr(fmt::format("for --host, got \"{}\"", name)));
-  }
-  // Invalid UTF-8 is shown escaped.
-  const Result result = run(task(0, {"--host=a\xff"}, {"true"}));
+TEST(Transport, TcpRequiresTheVariablesOfATask) {
+  const Result result = run_lockstep(kTrain + " --transport tcp");
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("for --host, got \"a\xef\xbf\xbd\""));
+  EXPECT_THAT(result.errors, HasSubstr("[session] expected RANK, WORLD_SIZE, MASTER_ADDR"));
 }
 
-TEST_F(LaunchTest, AcceptsAnyJobName) {
-  Process other(task(1, {"--job", "j\xff"}, {"true"}));
-  const Result first = run(task(0, {"--job", "j\xff"}, {"true"}));
-  EXPECT_EQ(first.status, 0) << first.errors;
-  EXPECT_EQ(other.finish().status, 0);
+// ---- Command lines
+
+TEST(Launch, RefusesIncompleteCommandLines) {
+  EXPECT_THAT(run_lockstep("launch --np 2 true").errors,
+              HasSubstr("[launch] expected a command after --"));
+  EXPECT_THAT(run_lockstep("launch -- true").errors,
+              HasSubstr("[launch] expected --np N or --hosts HOST:N"));
+  const Result missing = run_lockstep("launch --np 2 -- no-such-program");
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.errors, HasSubstr("[launch] expected no-such-program in PATH"));
 }
 
-TEST_F(LaunchTest, TrainFailsInTaskOfSeveral) {
-  const auto alone = [](const std::string& variables) {
-    return run({"sh", "-c",
-                fmt::format("{} {} train --model mlp --data synthetic:8x8x1,4,64", variables,
-                            LOCKSTEP_PROGRAM)});
-  };
-  const std::string advice = " in one job: put \"lockstep launch --\" in front of the command";
-  const Result plain = alone("RANK=1 WORLD_SIZE=2");
-  EXPECT_EQ(plain.status, 2);
-  EXPECT_THAT(plain.errors,
-              HasSubstr("[session] expected the 2 tasks of RANK and WORLD_SIZE" + advice));
-  const Result first = alone("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2");
-  EXPECT_EQ(first.status, 2);
-  EXPECT_THAT(first.errors, HasSubstr("[session] expected the 2 tasks of srun" + advice));
-  const Result other = alone("SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2");
-  EXPECT_EQ(other.status, 2);
-  EXPECT_EQ(other.errors, "") << "tasks of srun share their output: rank 0 says it for all";
+TEST(Launch, RefusesToBeARank) {
+  const Result result = run(mpirun(1, "launch --np 2 -- true"));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors, HasSubstr("mpirun started it as rank 0: run the command without "
+                                       "`lockstep launch`"));
+  EXPECT_THAT(run({"sh", "-c",
+                   fmt::format("RANK=1 WORLD_SIZE=2 {} launch --np 2 -- true", LOCKSTEP_PROGRAM)})
+                  .errors,
+              HasSubstr("RANK and WORLD_SIZE started it as rank 1: run the command without"));
 }
 
-// ---- End of a job
-
-TEST_F(LaunchTest, SignalToAnyTaskSavesCheckpoint) {
-  if (mpi_merges_hosts()) GTEST_SKIP() << "Open MPI 5 sees one host";
-  const ScratchDirectory directory;
-  Words train = kTrain;
-  for (const std::string& word :
-       {std::string("--epochs"), std::string("100000"), std::string("--checkpoint-dir"),
-        (directory.path() / mark_).string()})
-    train.push_back(word);
-  Process first(task_elsewhere(0, {}, program(train)));
-  Process other(task_elsewhere(1, {}, program(train)));
-  ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
-  // Schedulers also signal mpirun, its agents and its daemons, whose end would end the ranks
-  // immediately.
-  for (const Process* task : {&first, &other})
-    for (const pid_t process : task->descendants()) ::kill(process, SIGTERM);
-  other.kill(SIGTERM);
-  const Result result = first.finish();
-  EXPECT_EQ(result.status, 143) << result.errors;
-  EXPECT_EQ(other.finish().status, 143);
-  EXPECT_EQ(result.event("checkpoint")["step"], result.event("end")["steps"]);
-  EXPECT_TRUE(wait_until_all_ended());
+TEST(PlaceRanks, FillsHostsInOrder) {
+  using launch::place_ranks;
+  EXPECT_THAT(place_ranks("", 3), ElementsAre(HostRanks{.host = "", .first = 0, .count = 3}));
+  const HostRanks two{.host = "a", .first = 0, .count = 2};
+  EXPECT_THAT(place_ranks("a:2,b", 0),
+              ElementsAre(two, HostRanks{.host = "b", .first = 2, .count = 1}));
+  EXPECT_THAT(place_ranks("a:2,b:4", 3),
+              ElementsAre(two, HostRanks{.host = "b", .first = 2, .count = 1}));
+  EXPECT_THAT(place_ranks("a:2,b:4", 2), ElementsAre(two));
+  EXPECT_THAT(place_ranks("me@node-1.x:1", 0),
+              ElementsAre(HostRanks{.host = "me@node-1.x", .first = 0, .count = 1}));
 }
 
-TEST_F(LaunchTest, HangupStopsRanks) {
-  const Words command =
-      shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
-  Process first(task(0, {}, command));
-  Process other(task(1, {}, command));
-  ASSERT_TRUE(first.wait_for("ready\nready"));
-  first.kill(SIGHUP);
-  const Result result = first.finish();
-  EXPECT_EQ(result.status, 0);
-  EXPECT_THAT(result.output, HasSubstr("asked\nasked"));
-  EXPECT_EQ(other.finish().status, 0);
+TEST(PlaceRanks, RefusesOtherLists) {
+  for (const char* list : {",", "a,", ":2", "a:0", "a:x", "a:-1", "-oProxy:1", "a b:1", "a:70000"})
+    EXPECT_THAT(allreduce::error_of([&] { launch::place_ranks(list, 0); }),
+                HasSubstr("[--hosts] expected"))
+        << list;
+  EXPECT_THAT(allreduce::error_of([] { launch::place_ranks("a:2,b:1", 4); }),
+              HasSubstr("[--hosts] expected room for 4 ranks"));
 }
 
-TEST_F(LaunchTest, HangupIsIgnoredUnderNohup) {
-  struct sigaction before = {};
-  struct sigaction ignored = {};
-  ignored.sa_handler = SIG_IGN;
-  sigaction(SIGHUP, &ignored, &before);
-  Process only(task(0, {}, shell("echo ready; sleep 1; echo done"), 1));
-  sigaction(SIGHUP, &before, nullptr);
-  ASSERT_TRUE(only.wait_for("ready"));
-  only.kill(SIGHUP);
-  const Result result = only.finish();
-  EXPECT_EQ(result.status, 0);
-  EXPECT_THAT(result.output, HasSubstr("done"));
-}
-
-TEST_F(LaunchTest, SignalReachesRanksStartedByThreads) {
-  // As mpirun does by default with more ranks on a host.
-  const Words options = {"--mpirun", "--oversubscribe --mca odls_base_num_threads 2"};
-  const Words command =
-      shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
-  Process first(task(0, options, command, 4));
-  Process second(task(1, options, command, 4));
-  Process third(task(2, options, command, 4));
-  Process fourth(task(3, options, command, 4));
-  ASSERT_TRUE(first.wait_for("ready\nready\nready\nready"));
-  first.kill(SIGTERM);
-  const Result result = first.finish();
-  EXPECT_EQ(result.status, 0) << "mpirun has ended them";
-  EXPECT_THAT(result.output, HasSubstr("asked\nasked\nasked\nasked"));
-}
-
-TEST_F(LaunchTest, SecondSignalEndsUnresponsiveRanks) {
-  const Words command = shell("trap '' TERM; echo ready; while :; do sleep 0.1; done");
-  Process first(task(0, {}, command));
-  Process other(task(1, {}, command));
-  ASSERT_TRUE(first.wait_for("ready\nready"));
-  first.kill(SIGTERM);
-  std::this_thread::sleep_for(
-      std::chrono::milliseconds(2500));  // earlier signals count as one request
-  other.kill(SIGTERM);
-  EXPECT_FALSE(Watched(first.id()).ends_within(3))
-      << "this is the same request: schedulers signal one task after the other";
-  first.kill(SIGTERM);
-  EXPECT_NE(first.finish().status, 0);
-  EXPECT_NE(other.finish().status, 0);
-  EXPECT_TRUE(wait_until_all_ended());
-}
-
-TEST_F(LaunchTest, ReportsUnreachableDaemon) {
-  const ScratchDirectory directory;
-  std::filesystem::create_directories(directory.path());
-  const std::filesystem::path daemon = directory.path() / launch::runtime_here().daemon;
-  std::ofstream(daemon) << "#!/bin/sh\nexec sleep 1000 # " << mark_ << "\n";
-  std::filesystem::permissions(daemon, std::filesystem::perms::owner_all);
-  Words words = task_elsewhere(1, {}, shell("true"));
-  words.insert(words.begin() + 1,
-               fmt::format("PATH={}:{}", directory.path().string(), std::getenv("PATH")));
-  Process other(words);
-  const Result first = run(task_elsewhere(0, {"--timeout", "2"}, shell("true")));
-  EXPECT_EQ(first.status, 4);
-  EXPECT_THAT(first.errors, HasSubstr("[launch] expected mpirun on "));
-  EXPECT_THAT(first.errors,
-              HasSubstr(" and its daemons on host1 to connect within 2 s; no rank started; "));
-  EXPECT_EQ(other.finish().status, 4);
-  EXPECT_TRUE(wait_until_all_ended());
-}
-
-TEST_F(LaunchTest, RequiresMpirun) {
-  Words words = task(0, {}, shell("true"));
-  words.insert(words.begin() + 1, "PATH=/nowhere");
-  Process other(task(1, {}, shell("true")));
-  for (const Result& result : {run(words), other.finish()}) {
-    EXPECT_EQ(result.status, 2);
-    EXPECT_EQ(result.errors,
-              "lockstep: error: [launch] expected mpirun in PATH; No such file or directory\n");
-  }
-}
-
-TEST_F(LaunchTest, LostTaskEndsJobAndIsNamed) {
-  const Words command = shell("echo ready; sleep 1000");
-  Process first(task_elsewhere(0, {}, command));
-  Process other(task_elsewhere(1, {}, command));
-  ASSERT_TRUE(first.wait_for("ready\nready"));
-  other.kill(SIGKILL);
-  const Result result = first.finish();
-  EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] expected every task to stay connected until the "
-                                       "end of the job; lost rank 1 on host "
-                                       "host1: "));
-  EXPECT_TRUE(wait_until_all_ended());
-}
-
-TEST_F(LaunchTest, LostFirstTaskEndsJob) {
-  const Words command = shell("echo ready; sleep 1000");
-  Process first(task_elsewhere(0, {}, command));
-  Process other(task_elsewhere(1, {}, command));
-  ASSERT_TRUE(first.wait_for("ready\nready"));
-  first.kill(SIGKILL);
-  const Result result = other.finish();
-  EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] expected rank 0 to stay connected until the end "
-                                       "of the job; its connection closed"));
-  EXPECT_TRUE(wait_until_all_ended());
-}
-
-TEST_F(LaunchTest, SignalBeforeRendezvousEndsAllTasks) {
-  Process first(task(0, {}, shell("true"), 3));
-  // It joins or is refused; both end with the status of the signal.
-  Process other(task(1, {}, shell("true"), 3));
-  ASSERT_TRUE(is_listening());
-  first.kill(SIGTERM);
-  EXPECT_EQ(first.finish().status, 143);
-  other.kill(SIGTERM);
-  EXPECT_EQ(other.finish().status, 143);
+TEST(HostPart, IsReadAsWritten) {
+  const launch::HostPart part{.ranks = {.host = "b", .first = 2, .count = 3},
+                              .size = 5,
+                              .rendezvous = "a",
+                              .port = 4711,
+                              .secret = "s",
+                              .directory = "/d e",
+                              .environment = {"A=b c"},
+                              .command = {"echo", "x y", "\n"}};
+  EXPECT_EQ(launch::parse_part(to_line(part)), part);
+  EXPECT_EQ(to_line(part).find('\n'), std::string::npos);
+  for (const char* line : {"", "[]", "{}", R"(["b",2,3,5,"a",4711,"s","/d",[],[]])"})
+    EXPECT_THROW(launch::parse_part(line), Error) << line;
 }
 
 }  // namespace

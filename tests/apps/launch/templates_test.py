@@ -195,10 +195,8 @@ class Manifests(unittest.TestCase):
             "mpijob.yaml",
             "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
         task = self.one("tasks.yaml", "Job")["spec"]["template"]["spec"]["containers"][0]
-        for args in (launcher["args"], task["args"]):
+        for args in (launcher["args"], task["command"] + task["args"]):
             self.assertLessEqual(set(options_of(args)), known_options("train"))
-        self.assertLessEqual(set(options_of(task["command"][:-1], "launch")),
-                             known_options("launch"))
 
 
 class BatchScript(unittest.TestCase):
@@ -264,10 +262,9 @@ class BatchScript(unittest.TestCase):
         self.assertEqual(self.run_with("none pmix pmi2", 0),
                          (0, "srun --mpi=pmix lockstep train --checkpoint-dir r --model cnn\n"))
 
-    def test_launches_tasks_of_other_srun_versions(self):
-        self.assertEqual(self.run_with("none pmi2", 3), (
-            3,
-            "srun --mpi=none lockstep launch -- lockstep train --checkpoint-dir r --model cnn\n"))
+    def test_starts_tasks_by_other_srun_versions(self):
+        self.assertEqual(self.run_with("none pmi2", 3),
+                         (3, "srun --mpi=none lockstep train --checkpoint-dir r --model cnn\n"))
 
     def test_is_requeued_after_a_checkpoint(self):
         status, output = self.run_with("pmix", 143)
