@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
@@ -17,8 +16,7 @@
 #include "lockstep/allreduce/activity.h"
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/member/group_member.h"
-#include "lockstep/allreduce/transport/message_buffers.h"
-#include "lockstep/allreduce/transport/transport.h"
+#include "lockstep/allreduce/transport/direct_messages.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
 
@@ -41,36 +39,21 @@ std::int64_t steady_nanoseconds() {
       .count();
 }
 
-/// Messages between two ranks, one at a time.
-class ClockMessages {
- public:
-  explicit ClockMessages(allreduce::Transport& ranks) : ranks_(ranks) {
-    buffers_.reserve(1, sizeof(ClockMessage));
-  }
+void send_message(allreduce::DirectMessages& messages, const ClockMessage& message, int rank) {
+  std::memcpy(messages.outgoing().data(), message.data(), sizeof(message));
+  messages.send(rank, sizeof(message));
+}
 
-  void send(const ClockMessage& message, int rank) {
-    std::memcpy(buffers_.slot(0), message.data(), sizeof(message));
-    buffers_.message(0) = ranks_.send(rank, allreduce::Tag::values, memory());
-    while (!ranks_.poll(buffers_.message(0))) continue;
-  }
-  ClockMessage receive(int rank) {
-    buffers_.message(0) = ranks_.receive(rank, allreduce::Tag::values, memory());
-    while (!ranks_.poll(buffers_.message(0))) continue;
-    ClockMessage message{};
-    std::memcpy(message.data(), buffers_.slot(0), sizeof(message));
-    return message;
-  }
-
- private:
-  std::span<std::byte> memory() const { return buffers_.memory(0).first(sizeof(ClockMessage)); }
-
-  allreduce::Transport& ranks_;
-  allreduce::MessageBuffers buffers_;
-};
+ClockMessage receive_message(allreduce::DirectMessages& messages, int rank) {
+  ClockMessage message{};
+  messages.receive(rank, sizeof(message));
+  std::memcpy(message.data(), messages.incoming().data(), sizeof(message));
+  return message;
+}
 
 /// Rank 0's part: queries the time of `rank` until the offset is precise enough, and sends it the
 /// result.
-void query_clock(int rank, ClockMessages& messages) {
+void query_clock(int rank, allreduce::DirectMessages& messages) {
   std::vector<ClockExchange> exchanges;
   trace::ClockOffset offset{.uncertainty = std::numeric_limits<std::int64_t>::max()};
   const std::int64_t start = steady_nanoseconds();
@@ -78,23 +61,23 @@ void query_clock(int rank, ClockMessages& messages) {
          steady_nanoseconds() - start < kMaxDuration) {
     for (std::size_t i = 0; i < kExchanges; ++i) {
       ClockExchange one{.sent = steady_nanoseconds()};
-      messages.send({0, 0, -1}, rank);
-      one.theirs = messages.receive(rank).front();
+      send_message(messages, {0, 0, -1}, rank);
+      one.theirs = receive_message(messages, rank).front();
       one.received = steady_nanoseconds();
       exchanges.push_back(one);
     }
     offset = estimate_offset(exchanges);
   }
-  messages.send({offset.time, offset.offset, offset.uncertainty}, rank);
+  send_message(messages, {offset.time, offset.offset, offset.uncertainty}, rank);
 }
 
 /// Another rank's part: answers until it receives the result.
-trace::ClockOffset answer_clock(ClockMessages& messages) {
+trace::ClockOffset answer_clock(allreduce::DirectMessages& messages) {
   for (;;) {
-    const auto [time, offset, uncertainty] = messages.receive(0);
+    const auto [time, offset, uncertainty] = receive_message(messages, 0);
     const std::int64_t mine = steady_nanoseconds();
     if (uncertainty >= 0) return {.time = time, .offset = offset, .uncertainty = uncertainty};
-    messages.send({mine}, 0);
+    send_message(messages, {mine}, 0);
   }
 }
 
@@ -145,9 +128,7 @@ trace::ClockOffset measure_clock_offset(const Session& session, std::span<const 
   if (first.size() == 1) return mine;
   {
     const allreduce::CollectiveScope scope = session.enter("the comparison of clocks");
-    allreduce::Transport& ranks = *session.ranks().impl()->transport();
-    const std::lock_guard turn(ranks.turn().mutex);
-    ClockMessages messages(ranks);
+    allreduce::DirectMessages messages(*session.ranks().impl()->transport(), sizeof(ClockMessage));
     if (session.rank() == 0)
       for (const int rank : std::span(first).subspan(1)) query_clock(rank, messages);
     else if (std::ranges::find(first, session.rank()) != first.end())

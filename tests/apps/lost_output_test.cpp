@@ -103,14 +103,6 @@ TEST_F(LostOutput, OfHelpEndsWithSigpipe) {
   EXPECT_EQ(result.errors, "");
 }
 
-TEST_F(LostOutput, OfLaunchHasStatusThree) {
-  const Result result = shell(
-      "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"worker\","
-      "\"index\":0}}' $L launch --print -- true > /dev/full");
-  EXPECT_EQ(result.status, 3);
-  expect_lost(result, "got No space left on device");
-}
-
 TEST_F(LostOutput, IsIgnoredIfNothingIsPrinted) {
   const Result result = shell("$L predict --checkpoint " + at("run") + kData + "--quiet --output " +
                               at("p.csv") + " >&-");

@@ -48,7 +48,7 @@ TEST(Run, PrintsASessionErrorAndReturnsItsStatus) {
       },
       ::testing::ExitedWithCode(2),
       "^lockstep: error: \\[start\\] expected the host and port of rank 0 in MASTER_ADDR and "
-      "MASTER_PORT; .* from RANK and WORLD_SIZE\n$");
+      "MASTER_PORT, got \"\" and 0 from RANK and WORLD_SIZE\n$");
 }
 
 TEST(Run, RequiresMpiForACommunicator) {

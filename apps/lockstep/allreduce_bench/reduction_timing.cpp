@@ -92,7 +92,8 @@ Arena make_arena(const job::Session& session, int local_replicas, const Reductio
                 "got one");
   MPI_Datatype type = MPI_DATATYPE_NULL;
   with_element_type(plan.dtype, [&](const auto& element) { type = element.mpi; });
-  const bool plain = !alone && replicas == session.size() && type != MPI_DATATYPE_NULL;
+  const bool plain =
+      session.communicator() && replicas == session.size() && type != MPI_DATATYPE_NULL;
   for (const Route route : plan.routes) {
     Contender contender;
     contender.route = route;

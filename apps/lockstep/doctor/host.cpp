@@ -2,39 +2,51 @@
 
 #include <fmt/format.h>
 
-#include <mpi.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <string_view>
 #include <system_error>
 
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/member/group_member.h"
+#include "lockstep/allreduce/transport/direct_messages.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/data/record/record_file.h"
-#include "lockstep/job/ranks.h"
 
 namespace lockstep::inline v0::apps::doctor {
 namespace {
 
 constexpr const char* kClockCheck = "clocks";
 constexpr int kCopyRounds = 10;
-constexpr int kTag = 24;
+
+void send_time(allreduce::DirectMessages& messages, int rank, double time) {
+  std::memcpy(messages.outgoing().data(), &time, sizeof(time));
+  messages.send(rank, sizeof(time));
+}
+
+double receive_time(allreduce::DirectMessages& messages, int rank) {
+  double time = 0;
+  messages.receive(rank, sizeof(time));
+  std::memcpy(&time, messages.incoming().data(), sizeof(time));
+  return time;
+}
 
 /// Estimates the offset from the shortest of several round trips, which has the smallest possible
 /// asymmetry.
-ClockReading query_clock(MPI_Comm ranks, const Place& place) {
+ClockReading query_clock(allreduce::DirectMessages& messages, const Place& place) {
   ClockReading reading{.place = place, .seconds_uncertain = std::numeric_limits<double>::max()};
   for (int round = 0; round < kCopyRounds; ++round) {
-    double there = 0;
     const double before = seconds_since_1970();
-    MPI_Sendrecv(&before, 1, MPI_DOUBLE, place.rank, kTag, &there, 1, MPI_DOUBLE, place.rank, kTag,
-                 ranks, MPI_STATUS_IGNORE);
+    send_time(messages, place.rank, before);
+    const double there = receive_time(messages, place.rank);
     const double half_trip = (seconds_since_1970() - before) / 2;
     if (half_trip >= reading.seconds_uncertain) continue;
     reading.seconds_uncertain = half_trip;
@@ -43,12 +55,10 @@ ClockReading query_clock(MPI_Comm ranks, const Place& place) {
   return reading;
 }
 
-void send_clock(MPI_Comm ranks) {
+void send_clock(allreduce::DirectMessages& messages) {
   for (int round = 0; round < kCopyRounds; ++round) {
-    double asked = 0;
-    MPI_Recv(&asked, 1, MPI_DOUBLE, 0, kTag, ranks, MPI_STATUS_IGNORE);
-    const double now = seconds_since_1970();
-    MPI_Send(&now, 1, MPI_DOUBLE, 0, kTag, ranks);
+    receive_time(messages, 0);
+    send_time(messages, 0, seconds_since_1970());
   }
 }
 
@@ -58,14 +68,15 @@ std::vector<ClockReading> measure_clocks(Ranks& ranks) {
   if (ranks.session().nodes() == 1) return {};
   const allreduce::CollectiveScope scope(&ranks.activity(), kClockCheck);
   std::vector<ClockReading> readings;
+  allreduce::DirectMessages messages(*ranks.session().ranks().impl()->transport(), sizeof(double));
   if (ranks.mine().rank == 0) {
     for (const Place& place : ranks.places()) {
       if (place.local_rank != 0 || place.rank == 0) continue;
-      readings.push_back(query_clock(job::ranks_of(ranks.session()), place));
+      readings.push_back(query_clock(messages, place));
       ranks.activity().tick();
     }
   } else if (ranks.mine().local_rank == 0) {
-    send_clock(job::ranks_of(ranks.session()));
+    send_clock(messages);
   }
   return readings;
 }

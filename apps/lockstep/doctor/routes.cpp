@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <mpi.h>
-
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "apps/lockstep/allreduce_bench/reduction_timing.h"
+#include "lockstep/allreduce/groups/ranks.h"
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/allreduce/groups/topology.h"
-#include "lockstep/job/ranks.h"
+#include "lockstep/allreduce/member/group_member.h"
+#include "lockstep/allreduce/transport/direct_messages.h"
+#include "lockstep/allreduce/transport/job_texts.h"
+#include "lockstep/base/clock.h"
 
 namespace lockstep::inline v0::apps::doctor {
 namespace {
@@ -21,68 +25,57 @@ constexpr int kRounds = 3;
 constexpr double kGigabyte = 1e9;
 constexpr double kMegabit = 1e6;
 
-/// A communicator of the ranks that send in a ring; MPI_COMM_NULL on the others.
+constexpr std::size_t kLargestPass = std::size_t{16} << 20;
+
+/// The ranks that send in a ring: the first of each host, or all ranks of one.
+std::optional<allreduce::Communicator> make_ring(const job::Session& session) {
+  const allreduce::Communicator& all = session.ranks();
+  std::vector<int> members;
+  std::set<int> nodes;
+  for (int rank = 0; rank < all.size(); ++rank)
+    if (nodes.insert(allreduce::node_of(all, rank)).second || session.nodes() == 1)
+      members.push_back(rank);
+  return allreduce::make_subset(all, members);
+}
+
+/// A member of the ring.
 class RankRing {
  public:
-  explicit RankRing(const Ranks& ranks) {
-    const bool takes_part = ranks.session().nodes() == 1 || ranks.mine().local_rank == 0;
-    MPI_Comm_split(job::ranks_of(ranks.session()), takes_part ? 0 : MPI_UNDEFINED,
-                   ranks.mine().rank, &members_);
-  }
-  RankRing(const RankRing&) = delete;
-  RankRing& operator=(const RankRing&) = delete;
-  ~RankRing() {
-    if (members_ != MPI_COMM_NULL) MPI_Comm_free(&members_);
-  }
-
-  bool contains_this() const { return members_ != MPI_COMM_NULL; }
+  explicit RankRing(const allreduce::Communicator& members)
+      : members_(members), messages_(*members.impl()->transport(), kLargestPass) {}
 
   /// Sends to the next rank. Returns the seconds until the message of the previous rank arrives.
-  double pass(std::vector<char>& to_next, std::vector<char>& from_previous,
-              std::size_t bytes) const {
-    int rank = 0;
-    int size = 0;
-    MPI_Comm_rank(members_, &rank);
-    MPI_Comm_size(members_, &size);
-    MPI_Barrier(members_);
-    const double begin = MPI_Wtime();
-    MPI_Request sent = MPI_REQUEST_NULL;
-    MPI_Isend(to_next.data(), static_cast<int>(bytes), MPI_BYTE, (rank + 1) % size, 0, members_,
-              &sent);
-    MPI_Recv(from_previous.data(), static_cast<int>(bytes), MPI_BYTE, (rank + size - 1) % size, 0,
-             members_, MPI_STATUS_IGNORE);
-    const double seconds = MPI_Wtime() - begin;
-    MPI_Wait(&sent, MPI_STATUS_IGNORE);
-    return seconds;
+  double pass(std::size_t bytes) {
+    members_.barrier();
+    const int size = members_.size();
+    const auto begin = std::chrono::steady_clock::now();
+    messages_.exchange((members_.rank() + 1) % size, (members_.rank() + size - 1) % size, bytes);
+    return seconds_since(begin);
   }
 
   double slowest(double mine) const {
-    double all = mine;
-    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, members_);
-    return all;
+    return std::ranges::max(allreduce::gather_values(members_, mine));
   }
 
  private:
-  MPI_Comm members_ = MPI_COMM_NULL;
+  allreduce::Communicator members_;
+  allreduce::DirectMessages messages_;
 };
 
 /// Receive rate in bytes per second. Increases the message size until a message takes its share of
 /// `seconds`, because short ones may fit into the burst size of a rate-limited link.
-double receive_rate(const RankRing& ring, double seconds) {
+double receive_rate(const allreduce::Communicator& members, double seconds) {
+  RankRing ring(members);
   constexpr std::size_t kFirst = std::size_t{64} << 10;
-  constexpr std::size_t kLargest = std::size_t{16} << 20;
-  std::vector<char> to_next(kLargest, 1);
-  std::vector<char> from_previous(kLargest);
-  ring.pass(to_next, from_previous, kFirst);  // connects
+  ring.pass(kFirst);  // connects
   std::size_t bytes = kFirst;
   // The shortest of several passes, to exclude disturbances.
   const auto shortest = [&](int passes) {
     double best = std::numeric_limits<double>::max();
-    for (int pass = 0; pass < passes; ++pass)
-      best = std::min(best, ring.pass(to_next, from_previous, bytes));
+    for (int pass = 0; pass < passes; ++pass) best = std::min(best, ring.pass(bytes));
     return best;
   };
-  while (bytes < kLargest && ring.slowest(shortest(2)) < seconds / kRounds / 2) bytes *= 2;
+  while (bytes < kLargestPass && ring.slowest(shortest(2)) < seconds / kRounds / 2) bytes *= 2;
   return static_cast<double>(bytes) / shortest(kRounds);
 }
 
@@ -103,9 +96,10 @@ Reports<LinkFacts> measure_links(Ranks& ranks, double seconds) {
   LinkFacts facts;
   {
     const allreduce::CollectiveScope scope(&ranks.activity(), kLinksCheck);
-    const RankRing ring(ranks);
-    if (ring.contains_this()) facts.gigabytes = receive_rate(ring, seconds) / kGigabyte;
-    if (ring.contains_this()) facts.from = 0;
+    if (const auto members = make_ring(ranks.session())) {
+      facts.gigabytes = receive_rate(*members, seconds) / kGigabyte;
+      facts.from = 0;
+    }
   }
   Reports<LinkFacts> links = ranks.share<LinkFacts>(kLinksCheck, {.facts = facts});
   int previous = -1;

@@ -19,7 +19,7 @@ struct LinkFacts {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(LinkFacts, from, gigabytes)
 };
 
-/// Collective. Sends MPI messages around a ring of the first ranks of all hosts, or of all ranks of
+/// Collective. Sends messages around a ring of the first ranks of all hosts, or of all ranks of
 /// a single host.
 Reports<LinkFacts> measure_links(Ranks& ranks, double seconds);
 

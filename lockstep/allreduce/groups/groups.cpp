@@ -17,13 +17,13 @@
 #include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/algorithm/mpi_library.h"
 #include "lockstep/allreduce/algorithm/multi_worker.h"
-#include "lockstep/allreduce/member/one_member.h"
 #include "lockstep/allreduce/algorithm/shared_memory.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/groups/ranks.h"
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/allreduce/groups/topology.h"
 #include "lockstep/allreduce/member/group_member.h"
+#include "lockstep/allreduce/member/one_member.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/transport.h"
 #include "lockstep/base/error.h"
@@ -67,6 +67,9 @@ std::shared_ptr<MessageGroup> make_between_ranks(const Communicator& ranks, Rout
     case Route::hierarchical:
       return make_hierarchical(std::move(transport), topology->node());
     case Route::mpi:
+      if (!is_over_mpi(ranks))
+        throw Error(ErrorCategory::input, kOption, "expected ranks that mpirun started for mpi",
+                    "their messages go over tcp");
       return make_mpi_library(std::move(transport));
     case Route::automatic:
     case Route::in_process:

@@ -6,6 +6,7 @@
 
 #include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/member/one_member.h"
+#include "lockstep/allreduce/transport/mpi_transport.h"
 #include "lockstep/allreduce/transport/transport.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -31,6 +32,10 @@ std::optional<Communicator> make_subset(const Communicator& ranks, std::span<con
 
 int node_of(const Communicator& ranks, int rank) {
   return ranks.size() == 1 ? 0 : ranks.impl()->transport()->node_of(rank);
+}
+
+bool is_over_mpi(const Communicator& ranks) {
+  return ranks.size() > 1 && mpi_communicator(*ranks.impl()->transport()) != MPI_COMM_NULL;
 }
 
 Communicator ranks_of_node(const Communicator& ranks) {

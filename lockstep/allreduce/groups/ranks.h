@@ -23,6 +23,8 @@ std::optional<Communicator> make_subset(const Communicator& ranks, std::span<con
 
 /// The number of the node of `rank`; equal numbers are on one host.
 int node_of(const Communicator& ranks, int rank);
+/// Whether MPI carries their messages.
+bool is_over_mpi(const Communicator& ranks);
 /// The ranks of this rank's node, in the order of `ranks`. Collective over `ranks`.
 Communicator ranks_of_node(const Communicator& ranks);
 

@@ -18,7 +18,8 @@ std::map<int, int> ranks_by_node(const Communicator& ranks) {
 
 }  // namespace
 
-Topology::Topology(const Communicator& ranks) : node_(ranks_of_node(ranks)), ranks_(ranks.size()) {
+Topology::Topology(const Communicator& ranks)
+    : node_(ranks_of_node(ranks)), ranks_(ranks.size()), is_over_mpi_(is_over_mpi(ranks)) {
   const std::map<int, int> counts = ranks_by_node(ranks);
   nodes_ = static_cast<int>(counts.size());
   for (const auto& [node, count] : counts)
@@ -32,6 +33,7 @@ std::vector<Route> Topology::routes() const {
   std::vector<Route> routes;
   for (const RouteInfo& row : all_routes()) {
     if (row.route == Route::automatic || !row.ranks) continue;
+    if (row.route == Route::mpi && !is_over_mpi_) continue;
     if (row.medium == Medium::messages || (uses_memory && row.medium == with_memory))
       routes.push_back(row.route);
   }

@@ -34,6 +34,7 @@ class Topology {
   int max_ranks_per_node_ = 1;
   // False if ranks of a host are in separate containers.
   bool shares_memory_ = false;
+  bool is_over_mpi_ = false;
 };
 
 }  // namespace lockstep::inline v0::allreduce

@@ -138,6 +138,26 @@ TEST(Launch, RanksEndWithTheLauncher) {
   job.finish();
 }
 
+TEST(Launch, MeasuresReductions) {
+  const auto bench = [](const std::string& routes) {
+    return run(launched("--np 2", lockstep("allreduce-bench --min-bytes 4096 --max-bytes 4096 "
+                                           "--check --allreduce " +
+                                           routes)));
+  };
+  const Result result = bench("ring,shared-memory");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("ring"), HasSubstr("shared-memory")));
+  const Result by_mpi = bench("mpi");
+  EXPECT_EQ(by_mpi.status, 2);
+  EXPECT_THAT(by_mpi.errors, HasSubstr("[--allreduce] expected ranks that mpirun started for mpi"));
+}
+
+TEST(Launch, ExaminesTheJob) {
+  const Result result = run(launched("--np 2", lockstep("doctor --json")));
+  EXPECT_LE(result.status, 1) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("links"), HasSubstr("routes")));
+}
+
 // ---- Other hosts
 
 /// Stands in for ssh to a host, which is this one.
