@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +19,7 @@ namespace lockstep::inline v0::allreduce {
 namespace {
 
 constexpr std::size_t kParts = 16;  // in one system call: a message and those after it
+constexpr std::size_t kReadAhead = 4096;
 // Bytes that one process may move before the others have their turn.
 constexpr std::size_t kShare = std::size_t{1} << 20;
 
@@ -26,7 +29,9 @@ class TcpEndpoint final : public Endpoint {
               std::vector<net::FileDescriptor> connections)
       : Endpoint(rank, std::move(nodes), job),
         connections_(std::move(connections)),
-        events_(epoll_create1(EPOLL_CLOEXEC)) {
+        ahead_(connections_.size()),
+        events_(epoll_create1(EPOLL_CLOEXEC)),
+        is_paused_(connections_.size()) {
     LOCKSTEP_CHECK_OP(connections_.size(), ==, static_cast<std::size_t>(size()));
     for (int other = 0; other < size(); ++other) {
       if (other == rank) continue;
@@ -67,6 +72,12 @@ class TcpEndpoint final : public Endpoint {
                 fmt::format("expected rank {} to stay connected", rank), found);
   }
 
+  static std::size_t size_of(std::span<const iovec> vectors) {
+    std::size_t bytes = 0;
+    for (const iovec& one : vectors) bytes += one.iov_len;
+    return bytes;
+  }
+
   void write_to(int rank) {
     for (std::size_t moved = 0; moved < kShare && !outgoing(rank).is_empty();) {
       std::array<iovec, kParts> vectors{};
@@ -82,27 +93,51 @@ class TcpEndpoint final : public Endpoint {
       if (bytes < 0) refuse(rank, fmt::format("its connection broke: {}", system_text(errno)));
       sent(rank, static_cast<std::size_t>(bytes));
       moved += static_cast<std::size_t>(bytes);
+      if (static_cast<std::size_t>(bytes) < size_of(vectors)) return;  // the buffer is full
     }
   }
 
+  // Short parts are read ahead, many in one system call; long ones go to their places.
   void read_from(int rank) {
+    ReadAhead& ahead = ahead_[static_cast<std::size_t>(rank)];
+    bool is_drained = false;  // the socket has no more
     for (std::size_t moved = 0; moved < kShare;) {
       const std::span<std::byte> into = incoming(rank).next();
       if (into.empty()) return watch(rank, false);
       watch(rank, true);
+      if (const std::size_t bytes = std::min(into.size(), ahead.end - ahead.begin); bytes > 0) {
+        std::memcpy(into.data(), ahead.bytes.data() + ahead.begin, bytes);
+        ahead.begin += bytes;
+        incoming(rank).received(bytes);
+      } else if (is_drained) {
+        return;
+      } else if (into.size() < ahead.bytes.size()) {
+        ahead.begin = 0;
+        ahead.end = read(rank, ahead.bytes);
+        is_drained = ahead.end < ahead.bytes.size();
+        moved += ahead.end;
+      } else {
+        const std::size_t bytes_read = read(rank, into);
+        is_drained = bytes_read < into.size();
+        incoming(rank).received(bytes_read);
+        moved += bytes_read;
+      }
+    }
+  }
+
+  // 0: nothing is there.
+  std::size_t read(int rank, std::span<std::byte> into) {
+    for (;;) {
       const ssize_t bytes = recv(descriptor(rank), into.data(), into.size(), MSG_DONTWAIT);
-      if (bytes < 0 && errno == EINTR) continue;
-      if (bytes < 0 && net::would_block()) return;
-      if (bytes < 0) refuse(rank, fmt::format("its connection broke: {}", system_text(errno)));
+      if (bytes > 0) return static_cast<std::size_t>(bytes);
       if (bytes == 0) refuse(rank, "its connection ended");
-      incoming(rank).received(static_cast<std::size_t>(bytes));
-      moved += static_cast<std::size_t>(bytes);
+      if (net::would_block()) return 0;
+      if (errno != EINTR) refuse(rank, fmt::format("its connection broke: {}", system_text(errno)));
     }
   }
 
   // A stream whose next message has no receive is not waited for: it would be ready all the time.
   void watch(int rank, bool on) {
-    if (is_paused_.empty()) is_paused_.resize(connections_.size());
     if (is_paused_[static_cast<std::size_t>(rank)] == !on) return;
     is_paused_[static_cast<std::size_t>(rank)] = !on;
     epoll_event event{.events = on ? EPOLLIN : 0U,
@@ -110,7 +145,14 @@ class TcpEndpoint final : public Endpoint {
     epoll_ctl(events_.get(), EPOLL_CTL_MOD, descriptor(rank), &event);
   }
 
+  struct ReadAhead {
+    std::vector<std::byte> bytes = std::vector<std::byte>(kReadAhead);
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
   std::vector<net::FileDescriptor> connections_;  // by rank
+  std::vector<ReadAhead> ahead_;                  // by rank
   net::FileDescriptor events_;                    // epoll
   std::vector<bool> is_paused_;
 };
