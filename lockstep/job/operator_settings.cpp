@@ -37,8 +37,11 @@ OperatorSettings parsed(
       if (text->empty()) refuse_value(name, "to have a value", *text);
       field.parse(name, std::span(&*text, 1));
     } catch (const Error& error) {
-      throw Error(ErrorCategory::input, "environment", error.message().expected,
-                  error.message().actual);
+      // A choice is refused without its name.
+      std::string expected = error.message().expected;
+      if (constexpr std::string_view kExpected = "expected "; expected.find(name) == expected.npos)
+        expected.insert(kExpected.size(), name + " to be ");
+      throw Error(ErrorCategory::input, "environment", expected, error.message().actual);
     }
   }
   if (!settings.allreduce.empty()) static_cast<void>(allreduce::parse_route(settings.allreduce));

@@ -280,8 +280,13 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
 
 void Session::connect_over_tcp(const SessionOptions& options, double limit, StartMonitor& monitor) {
   auto task = find_task(process_environment());
-  if (task && !state_->settings.rendezvous.empty())
-    task->rendezvous = parse_address("LOCKSTEP_RENDEZVOUS", state_->settings.rendezvous);
+  if (const std::string& place = state_->settings.rendezvous; task && !place.empty()) {
+    constexpr const char* kVariable = "LOCKSTEP_RENDEZVOUS";
+    task->rendezvous = parse_address(kVariable, place);
+    if (task->rendezvous.port == 0)
+      throw Error(ErrorCategory::input, kVariable, "expected an address \"host:port\"",
+                  fmt::format("got \"{}\"", place));
+  }
   if (!task)
     throw Error(ErrorCategory::input, "session",
                 "expected RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, TF_CONFIG, or the "

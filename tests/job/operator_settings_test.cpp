@@ -61,6 +61,11 @@ TEST(OperatorSettings, RejectWhatIsNotANumberOfSeconds) {
               }),
               HasSubstr("did you mean ring?"));
   EXPECT_THAT(allreduce::error_of([&] {
+                settings_of({{"LOCKSTEP_TRANSPORT", "tpc"}});
+              }),
+              HasSubstr("[environment] expected LOCKSTEP_TRANSPORT to be auto, mpi or tcp, got "
+                        "\"tpc\" (did you mean tcp?)"));
+  EXPECT_THAT(allreduce::error_of([&] {
                 settings_of({{"LOCKSTEP_BUCKET_BYTES", "0"}});
               }),
               HasSubstr("expected LOCKSTEP_BUCKET_BYTES to be from 1"));

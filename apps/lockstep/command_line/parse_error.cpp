@@ -141,6 +141,8 @@ std::string got_word(const std::string& word, const CLI::App& command) {
   const std::vector<std::string> names = known_names(command);
   for (const auto& [other, name] : kOtherNames) {
     if (word != other) continue;
+    if (name.starts_with(kMpirun) && command.get_option_no_throw("--np") != nullptr)
+      return fmt::format("got \"{}\" (did you mean --np?)", word);
     if (name.starts_with(kMpirun))
       return fmt::format("got \"{}\" (ranks are started by {} N {})", word, name, path_of(command));
     const std::string known(name.substr(0, name.find(' ')));

@@ -348,7 +348,9 @@ std::vector<int> nodes_of(const JobTable& table) {
 JobConnections connect_job(const Task& task, const net::JobSecret& secret,
                            std::chrono::duration<double> limit) {
   if (task.rendezvous.host.empty() || task.rendezvous.port == 0)
-    fail("expected the host and port of rank 0 in MASTER_ADDR and MASTER_PORT",
+    fail(fmt::format(
+             "expected the host and port of rank 0 in {}",
+             task.source.starts_with("TF_CONFIG") ? task.source : "MASTER_ADDR and MASTER_PORT"),
          fmt::format("got \"{}\" and {} from {}", task.rendezvous.host, task.rendezvous.port,
                      task.source),
          ErrorCategory::input);

@@ -264,6 +264,15 @@ TEST(TaskOfAController, RequiresTheAddressOfRankZero) {
   EXPECT_THAT(result.errors,
               HasSubstr("[start] expected the host and port of rank 0 in MASTER_ADDR and "
                         "MASTER_PORT"));
+  const auto errors_with = [](const char* variables) {
+    return run({"sh", "-c", fmt::format("{} {} {}", variables, LOCKSTEP_PROGRAM, kTrain)}).errors;
+  };
+  EXPECT_THAT(errors_with("RANK=0 WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=node"),
+              HasSubstr(R"([LOCKSTEP_RENDEZVOUS] expected an address "host:port", got "node")"));
+  EXPECT_THAT(errors_with(R"(TF_CONFIG='{"cluster":{"worker":["a","b"]},)"
+                          R"("task":{"type":"worker","index":0}}')"),
+              HasSubstr("[start] expected the host and port of rank 0 in TF_CONFIG, got \"a\" and "
+                        "0"));
 }
 
 TEST(TaskOfAController, RequiresASecretBetweenHosts) {
