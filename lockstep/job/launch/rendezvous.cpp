@@ -111,9 +111,9 @@ constexpr milliseconds kRetry(100);
 constexpr milliseconds kOneAttempt(2000);
 constexpr milliseconds kRefusalTime(1000);
 
-enum class FrameKind : std::uint8_t { join = 'J', table = 'T', refuse = 'R' };
+enum class FrameKind : std::uint8_t { join = 'J', table = 'T', refuse = 'R', incomplete = 'I' };
 constexpr net::FrameLimits kJoinFrames{
-    .kinds = "JTR", .body = std::size_t{4} << 20, .queued = std::size_t{8} << 20};
+    .kinds = "JTRI", .body = std::size_t{4} << 20, .queued = std::size_t{8} << 20};
 
 /// The time until which a process may join; never, for a limit of 0.
 class Deadline {
@@ -121,7 +121,9 @@ class Deadline {
   explicit Deadline(std::chrono::duration<double> limit)
       : limit_(limit), end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(limit)) {}
 
-  bool is_over() const { return limit_.count() > 0 && Clock::now() >= end_; }
+  bool is_over(milliseconds since = milliseconds(0)) const {
+    return limit_.count() > 0 && Clock::now() >= end_ + since;
+  }
   milliseconds left(milliseconds most) const {
     if (limit_.count() <= 0) return most;
     const auto left = std::chrono::ceil<milliseconds>(end_ - Clock::now());
@@ -202,6 +204,11 @@ bool serve(Guest& guest, Admission& admission) {
   return false;
 }
 
+[[noreturn]] void refuse_incomplete(const JoinRequest& mine, const Deadline& deadline,
+                                    const std::string& found) {
+  fail(fmt::format("expected all {} ranks to join {}", mine.size, deadline.text()), found);
+}
+
 /// Rank 0's part: admits all, and tells each where the others listen.
 JobTable admit_all(const Task& task, const net::JobSecret& secret, const JoinRequest& mine,
                    const Deadline& deadline) {
@@ -209,10 +216,19 @@ JobTable admit_all(const Task& task, const net::JobSecret& secret, const JoinReq
   Door door(listen_for_tasks(task, secret, unused), secret, net::kLaunchPurpose);
   Admission admission(mine);
   std::list<Guest> guests;
+  const auto tell_all = [&](const Frame& frame) {
+    std::vector<Connection*> all;
+    for (Guest& guest : guests)
+      if (guest.rank >= 0) all.push_back(&guest.link);
+    net::send_last_frame(all, frame, milliseconds(10'000));
+  };
   while (!admission.is_complete()) {
-    if (deadline.is_over())
-      fail(fmt::format("expected all {} ranks to join {}", mine.size, deadline.text()),
-           fmt::format("no answer of {}{}", admission.missing(), door.refusals()));
+    if (deadline.is_over()) {
+      const std::string found =
+          fmt::format("no answer of {}{}", admission.missing(), door.refusals());
+      tell_all(Frame(FrameKind::incomplete, found));
+      refuse_incomplete(mine, deadline, found);
+    }
     std::vector<pollfd> interests;
     door.add_interests(interests);
     for (const Guest& guest : guests) interests.push_back(guest.link.interest());
@@ -222,11 +238,7 @@ JobTable admit_all(const Task& task, const net::JobSecret& secret, const JoinReq
     std::erase_if(guests, [&](Guest& guest) { return !serve(guest, admission); });
   }
   JobTable table = admission.table();
-  std::vector<Connection*> all;
-  for (Guest& guest : guests)
-    if (guest.rank >= 0) all.push_back(&guest.link);
-  net::send_last_frame(all, Frame(FrameKind::table, to_text(table)),
-                       deadline.left(milliseconds(10'000)));
+  tell_all(Frame(FrameKind::table, to_text(table)));
   return table;
 }
 
@@ -267,17 +279,18 @@ JobTable join(const Task& task, const net::JobSecret& secret, JoinRequest mine,
   if (known != mine.addresses.end()) std::rotate(mine.addresses.begin(), known, known + 1);
   Connection link(std::move(socket), kJoinFrames);
   link.send(Frame(FrameKind::join, to_text(mine)));
-  while (!deadline.is_over()) {
+  // Rank 0 decides who is missing: a process that left before would be missing too.
+  while (!deadline.is_over(kOneAttempt)) {
     for (const Frame& frame : link.receive()) {
+      if (frame.is(FrameKind::incomplete)) refuse_incomplete(mine, deadline, frame.body);
       if (frame.is(FrameKind::table)) return parse_job_table(frame.body);
       if (frame.is(FrameKind::refuse))
         fail("expected rank 0 to admit this process", frame.body, ErrorCategory::input);
     }
     if (!link.is_open()) fail("expected rank 0 to stay until all ranks have joined", link.reason());
-    wait_for({link.interest()}, deadline.left(milliseconds(1000)));
+    wait_for({link.interest()}, kRetry);
   }
-  fail(fmt::format("expected all {} ranks to join {}", mine.size, deadline.text()),
-       "rank 0 waits for others");
+  refuse_incomplete(mine, deadline, "rank 0 waits for others");
 }
 
 /// A connection to a member that listens.
