@@ -14,6 +14,7 @@
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "tests/support/ranks.h"
 #include "tests/support/simulated_network.h"
+#include "tests/support/tcp_group.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
@@ -112,6 +113,28 @@ TEST(Endpoint, HoldsALimitedNumberOfBytesWithoutReceives) {
   });
   EXPECT_EQ(memory, large);
   EXPECT_EQ(text, small);
+}
+
+// As a member does whose operation failed: it waits for the news of others alone.
+TEST(Endpoint, ReadsOnWhenAHeldMessageHasItsReceive) {
+  const auto members = connected_members({0, 1});
+  const std::vector<std::byte> large(Endpoint::kMaxWaiting * 2, std::byte{5});
+  const auto text = bytes_of_text("failed");
+  Message first = members[0]->send(1, Tag::values, large);
+  Message second = members[0]->send(1, Tag::failure, text);
+  const auto arrives = [&] {
+    members[0]->poll(first);
+    members[0]->poll(second);
+    return members[1]->probe(Tag::failure).has_value();
+  };
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(arrives()) << "behind a message that is held";
+  std::vector<std::byte> memory(large.size());
+  Message received = members[1]->receive(0, Tag::values, memory);
+  bool has_arrived = false;
+  for (int i = 0; i < kMaxSteps && !has_arrived; ++i) has_arrived = arrives();
+  EXPECT_TRUE(has_arrived);
+  EXPECT_TRUE(members[1]->poll(received));
+  EXPECT_EQ(memory, large);
 }
 
 TEST(Endpoint, RefusesMoreThanTheReceiverExpects) {

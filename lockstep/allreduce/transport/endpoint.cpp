@@ -69,14 +69,16 @@ Message Endpoint::receive(const Matching& from, std::span<std::byte> memory) {
       std::ranges::find(queue.waiting, 0U, [](const auto& one) { return one->receive; });
   if (unclaimed == queue.waiting.end()) {
     queue.receives.push_back(id);
-    return {id};
+  } else {
+    const std::shared_ptr<Waiting> waiting = *unclaimed;
+    waiting->receive = id;
+    if (waiting->is_complete) {
+      queue.waiting.erase(unclaimed);
+      finish_waiting(peer(from.from), *waiting);
+    }
   }
-  const std::shared_ptr<Waiting> waiting = *unclaimed;
-  waiting->receive = id;
-  if (waiting->is_complete) {
-    queue.waiting.erase(unclaimed);
-    finish_waiting(peer(from.from), *waiting);
-  }
+  // The message that is held may be this one, or have room now.
+  if (peer(from.from).is_held) move(from.from);
   return {id};
 }
 
@@ -151,13 +153,15 @@ std::optional<std::span<std::byte>> Endpoint::begin(int from, const MessageHeade
   const Matching matching{.from = from, .context = header.context, .tag = header.tag};
   Queue& queue = queues_[matching];
   if (!queue.receives.empty()) {
+    sender.is_held = false;
     sender.arriving = matching;
     sender.receive = queue.receives.front();
     queue.receives.pop_front();
     return at(sender.receive).memory;
   }
   // A message that is larger than the limit waits in the stream for its receive.
-  if (sender.waiting + header.bytes + kWaitingEntry > max_waiting_) return std::nullopt;
+  sender.is_held = sender.waiting + header.bytes + kWaitingEntry > max_waiting_;
+  if (sender.is_held) return std::nullopt;
   sender.waiting += header.bytes + kWaitingEntry;
   sender.arriving = matching;
   sender.unexpected = queue.waiting.emplace_back(std::make_shared<Waiting>());

@@ -104,6 +104,7 @@ class Endpoint : private MessageSink {
     std::uint64_t receive = 0;            // whose memory it goes to; 0: `unexpected`
     std::shared_ptr<Waiting> unexpected;  // null: the message is dropped
     std::uint64_t arriving_bytes = 0;
+    bool is_held = false;  // its next message waits in the stream for its receive
     std::optional<ErrorMessage> lost;
   };
 

@@ -101,7 +101,8 @@ class TcpEndpoint final : public Endpoint {
   void read_from(int rank) {
     ReadAhead& ahead = ahead_[static_cast<std::size_t>(rank)];
     bool is_drained = false;  // the socket has no more
-    for (std::size_t moved = 0; moved < kShare;) {
+    // What was read ahead is no event: it must not stay.
+    for (std::size_t moved = 0; moved < kShare || ahead.begin < ahead.end;) {
       const std::span<std::byte> into = incoming(rank).next();
       if (into.empty()) return watch(rank, false);
       watch(rank, true);
