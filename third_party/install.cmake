@@ -4,8 +4,15 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
+# What the program loads is where it looks (apps/lockstep/torchscript.h).
+cmake_path(SET plugin_dir NORMALIZE ${CMAKE_INSTALL_BINDIR}/../lib/lockstep)
 if(TARGET lockstep_program)
   install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  # The adapters to MPI are there too, unless they are beside the shared core.
+  if(NOT BUILD_SHARED_LIBS AND mpi_adapters)
+    install(TARGETS ${mpi_adapters} LIBRARY DESTINATION ${plugin_dir} COMPONENT program)
+    set_property(TARGET lockstep_program APPEND PROPERTY INSTALL_RPATH $ORIGIN/../lib/lockstep)
+  endif()
 endif()
 # Relative paths, so that all can be moved. Under /usr the loader finds the libraries itself.
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
@@ -13,9 +20,11 @@ if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   if(BUILD_SHARED_LIBS AND TARGET lockstep_program)
     set_target_properties(lockstep_program PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_program})
   endif()
-  if(TARGET lockstep_shared)
-    set_target_properties(lockstep_shared PROPERTIES INSTALL_RPATH $ORIGIN)
-  endif()
+  foreach(shared lockstep_shared lockstep_core_shared)
+    if(TARGET ${shared})
+      set_target_properties(${shared} PROPERTIES INSTALL_RPATH $ORIGIN)
+    endif()
+  endforeach()
 endif()
 
 # If only the program was built, with static libraries, as in scripts/quickstart, the other
@@ -66,6 +75,9 @@ function(lockstep_install_library NAME STEM COMPONENT)
   endforeach()
 endfunction()
 lockstep_install_library(lockstep_core lockstep-core core ${core})
+if(mpi_adapters)
+  install(TARGETS ${mpi_adapters} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT core)
+endif()
 if(TARGET lockstep)
   lockstep_install_library(lockstep lockstep library ${others})
 endif()
@@ -80,9 +92,7 @@ if(TARGET lockstep_torch)
     ${package_dir} COMPONENT development)
 endif()
 
-# The relative path where the program looks for it (apps/lockstep/torchscript.h).
 if(TARGET lockstep_torchscript)
-  cmake_path(SET plugin_dir NORMALIZE ${CMAKE_INSTALL_BINDIR}/../lib/lockstep)
   install(TARGETS lockstep_torchscript LIBRARY DESTINATION ${plugin_dir} COMPONENT torch)
 endif()
 
@@ -115,7 +125,8 @@ if(cuda_found)
 endif()
 configure_package_config_file(third_party/lockstepConfig.cmake.in
   ${PROJECT_BINARY_DIR}/lockstepConfig.cmake
-                              INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+                              INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR
+                              CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY
   SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake

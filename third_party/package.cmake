@@ -39,7 +39,7 @@ endif()
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME lockstep)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "openmpi-bin | mpich")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "synchronous data-parallel training, the program
 Trains networks on one processor, on several GPUs or on many ranks under mpirun, and computes the
 same gradient everywhere.${built}")
@@ -47,6 +47,7 @@ same gradient everywhere.${built}")
 set(CPACK_DEBIAN_CORE_PACKAGE_NAME ${core_package})
 set(CPACK_DEBIAN_CORE_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_CORE_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_CORE_PACKAGE_SUGGESTS "openmpi-bin | mpich")
 set(CPACK_COMPONENT_CORE_DESCRIPTION
   "synchronous data-parallel training, for programs with a loop of their own
 The wrapper of optimizers, the collectives and the job: what programs need that were linked with
@@ -69,9 +70,9 @@ if(TARGET lockstep)
   set(newest_package ${library_package})
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-    "${newest_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libopenmpi-dev")
+    "${newest_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
-    "cmake (>= 3.25), pkg-config, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev, libssl-dev")
+    "cmake (>= 3.25), pkg-config, libopenmpi-dev | libmpich-dev, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev, libssl-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
   "synchronous data-parallel training, to build programs with
 Headers, static libraries, and what CMake's find_package and pkg-config need. To link the static

@@ -27,8 +27,7 @@ endif()
 message(STATUS
   "Lockstep ${PROJECT_VERSION}${lockstep_parts_row}, ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, -march=${LOCKSTEP_ARCH} ${LOCKSTEP_SANITIZE}")
 summary_row("found" "version" "enables")
-string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" mpi_version "${MPI_CXX_LIBRARY_VERSION_STRING}")
-summary_row("MPI" "${mpi_version}" "ranks on one node or many (standard ${MPI_CXX_VERSION})")
+summary_row("MPI" "adapters" "for ranks under mpirun, loaded at run time: ${mpi_adapters_text}")
 summary_row("OpenMP" "${OpenMP_CXX_VERSION}" "threads of oneDNN, one budget per replica")
 summary_row("libcrypto" "${OPENSSL_VERSION}"
   "the secret with which processes of a job know each other")

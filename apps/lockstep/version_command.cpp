@@ -1,9 +1,7 @@
 #include <dnnl.h>
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,10 +9,12 @@
 #include "apps/lockstep/command_line/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
+#include "lockstep/allreduce/transport/mpi/mpi_loader.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/version.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/job/launch/launcher.h"
 #include "lockstep/model/cuda/library/cudnn_version.h"
 
 namespace lockstep::inline v0::apps {
@@ -25,15 +25,6 @@ namespace {
 
 Json library(const std::string& built, const std::string& loaded) {
   return {{"built", built}, {"loaded", loaded}};
-}
-
-/// The first part of MPI's version text, such as "Open MPI v4.1.4". May be called before MPI_Init.
-std::string mpi_library() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string whole(text.data(), static_cast<std::size_t>(length));
-  return whole.substr(0, whole.find_first_of(",\n"));
 }
 
 std::string onednn_loaded() {
@@ -64,7 +55,8 @@ Json program_versions() {
           {"build", LOCKSTEP_BUILD},
           {"processor", cpu_name()},
           {"cores", available_cores()},
-          {"mpi", library(fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION), mpi_library())},
+          {"mpi", library(allreduce::mpi_built_versions(),
+                          allreduce::mpi_loaded_version(job::detect_launch().mpi))},
           {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR,
                                          DNNL_VERSION_PATCH),
                              onednn_loaded())},

@@ -21,14 +21,13 @@
 #include <utility>
 #include <vector>
 
-#include <mpi.h>
-
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/groups/ranks.h"
 #include "lockstep/allreduce/transport/endpoint.h"
 #include "lockstep/allreduce/transport/job_texts.h"
-#include "lockstep/allreduce/transport/mpi_transport.h"
+#include "lockstep/allreduce/transport/mpi/mpi_loader.h"
+#include "lockstep/allreduce/transport/mpi/mpi_transport.h"
 #include "lockstep/allreduce/transport/tcp_endpoint.h"
 #include "lockstep/allreduce/transport/transport.h"
 #include "lockstep/allreduce/watchdog/final_message.h"
@@ -85,17 +84,16 @@ void require_descriptors() {
 
 /// Throws if MPI has one rank, but the launcher or the environment describes several: each would
 /// train alone.
-void require_all_ranks(const Launch& launch) {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks > 1) return;
+void require_all_ranks(const allreduce::MpiFunctions& mpi, const Launch& launch) {
+  if (mpi.size(mpi.world()) > 1) return;
   if (launch.ranks > 1)
     throw Error(ErrorCategory::communication, "session",
                 fmt::format("expected the {} ranks that {} started in one job", launch.ranks,
                             launch.launcher),
-                "MPI treats each of them as a separate job: start them with the mpirun of the MPI "
-                "this program was built with, or srun --mpi=pmix, or use --transport tcp "
-                "(LOCKSTEP_TRANSPORT=tcp)");
+                fmt::format("{}, which was loaded, treats each of them as a separate job: put the "
+                            "MPI of the launcher first in LD_LIBRARY_PATH, or use srun --mpi=pmix, "
+                            "or --transport tcp (LOCKSTEP_TRANSPORT=tcp)",
+                            allreduce::mpi_loaded_version(launch.mpi)));
   require_no_task(process_environment());
 }
 
@@ -113,17 +111,15 @@ bool choose_tcp(TransportChoice choice, bool has_mpi) {
 }
 
 /// The communicator of an integer handle. Throws unless it is one of the ranks of this program.
-MPI_Comm require_communicator(int handle) {
-  const MPI_Comm communicator = MPI_Comm_f2c(handle);
+allreduce::MpiHandle require_communicator(const allreduce::MpiFunctions& mpi, int handle) {
+  const allreduce::MpiHandle communicator = mpi.from_fortran(handle);
   const auto refuse = [](const char* actual) {
     throw Error(ErrorCategory::input, "session",
                 "expected a communicator of the ranks that create a session", actual);
   };
-  if (communicator == MPI_COMM_NULL || communicator == MPI_Comm{})  // Open MPI: not a handle
+  if (communicator == 0)
     refuse("got MPI_COMM_NULL: a rank that is not in the communicator creates no session");
-  int is_between_groups = 0;
-  MPI_Comm_test_inter(communicator, &is_between_groups);
-  if (is_between_groups != 0) refuse("got an intercommunicator");
+  if (mpi.is_between_groups(communicator)) refuse("got an intercommunicator");
   return communicator;
 }
 
@@ -199,7 +195,8 @@ struct Session::State {
   const int exceptions_at_start = std::uncaught_exceptions();
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
   OperatorSettings settings = OperatorSettings::of(process_environment());
-  MPI_Comm communicator = MPI_COMM_NULL;           // the program's; null without a launcher
+  const allreduce::MpiFunctions* mpi = nullptr;    // null without a launcher
+  allreduce::MpiHandle communicator = 0;           // the program's
   std::shared_ptr<allreduce::Transport> failures;  // for the comparison of failures
   // One member without a launcher.
   allreduce::Communicator ranks = allreduce::make_in_process_group(1).front();
@@ -236,17 +233,16 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   double stall_timeout = options.stall_timeout;
   if (stall_timeout > 0) stall_timeout = state_->settings.stall_timeout.value_or(stall_timeout);
   const Launch launch = detect_launch();
-  int runs = 0;
-  MPI_Initialized(&runs);
+  const bool owns_mpi = allreduce::program_has_mpi();
   const std::optional<double>& start_timeout = state_->settings.start_timeout;
   const double limit =
       start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout);
-  const bool has_mpi = runs != 0 || (launch.launched && launch.connects);
+  const bool has_mpi = owns_mpi || (launch.launched && launch.connects);
   const bool over_tcp = choose_tcp(state_->settings.transport == TransportChoice::automatic
                                        ? options.transport
                                        : state_->settings.transport,
                                    has_mpi);
-  if (runs == 0 && options.communicator)
+  if (!owns_mpi && options.communicator)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
   if (over_tcp) {
@@ -296,6 +292,7 @@ void Session::connect_over_tcp(const SessionOptions& options, double limit, Star
     throw Error(ErrorCategory::input, "session", "expected no communicator for the transport tcp",
                 "got one of MPI");
   if (task->ranks == 1) return;
+  transport_reason_ = task->source;
   require_descriptors();
   // The limit of the call itself, whose error says more, comes first.
   monitor.watch(limit > 0 ? limit + kMonitorGrace : 0);
@@ -318,38 +315,36 @@ void Session::use(std::shared_ptr<allreduce::Transport> transport) {
 void Session::initialize_mpi(int argc, char** argv, std::optional<int> communicator,
                              StartMonitor& monitor) {
   const Launch launch = detect_launch();
-  int runs = 0;
-  int has_ended = 0;
-  MPI_Initialized(&runs);
-  MPI_Finalized(&has_ended);
-  if (has_ended != 0)
+  const allreduce::MpiFunctions& mpi = allreduce::load_mpi(launch.mpi);
+  state_->mpi = &mpi;
+  if (mpi.is_finalized())
     throw Error(ErrorCategory::communication, "session", "expected MPI to be usable",
                 "MPI_Finalize has been called");
-  owns_mpi_ = runs == 0;
-  int provided = MPI_THREAD_SINGLE;
+  owns_mpi_ = !mpi.is_initialized();
   if (owns_mpi_) {
     require_descriptors();
     monitor.enter(kInit);
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
-  } else {
-    MPI_Query_thread(&provided);
+    mpi.initialize(&argc, &argv);
   }
   try {
-    if (provided < MPI_THREAD_SERIALIZED)
+    if (!mpi.allows_turns())
       throw Error(
           ErrorCategory::communication, "session",
           "expected an MPI that several threads can call, one at a time (MPI_THREAD_SERIALIZED)",
           owns_mpi_ ? "this MPI supports calls from the main thread only"
                     : "the program initialized MPI with a lower thread level: call MPI_Init_thread "
                       "with that level");
-    require_all_ranks(launch);
-    const MPI_Comm members = communicator ? require_communicator(*communicator) : MPI_COMM_WORLD;
+    require_all_ranks(mpi, launch);
+    const allreduce::MpiHandle members =
+        communicator ? require_communicator(mpi, *communicator) : mpi.world();
     monitor.enter(kSession);
-    MPI_Comm_dup(members, &state_->communicator);
-    communicator_ = MPI_Comm_c2f(state_->communicator);
-    use(allreduce::make_mpi_transport(state_->communicator));
+    mpi.duplicate(members, &state_->communicator);
+    communicator_ = mpi.to_fortran(state_->communicator);
+    transport_reason_ = fmt::format("{} of {}", allreduce::mpi_loaded_version(launch.mpi),
+                                    owns_mpi_ ? launch.launcher : "the program");
+    use(allreduce::make_mpi_transport(mpi, state_->communicator));
   } catch (...) {
-    if (owns_mpi_) MPI_Finalize();
+    if (owns_mpi_) mpi.finalize();
     throw;
   }
 }
@@ -478,8 +473,8 @@ Session::~Session() {
   state_->ranks = allreduce::make_in_process_group(1).front();
   state_->failures.reset();
   if (!communicator_) return;
-  MPI_Comm_free(&state_->communicator);
-  if (owns_mpi_) MPI_Finalize();
+  state_->mpi->free_communicator(state_->communicator);
+  if (owns_mpi_) state_->mpi->finalize();
 }
 
 // If a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (with
@@ -575,7 +570,7 @@ void Session::reset_failure() {
 void Session::end_job(int exit_status) const {
   if (watchdog_) watchdog_->announce_error();
   flush_within(kPrintLimit);
-  if (communicator_) MPI_Abort(state_->communicator, exit_status);
+  if (communicator_) state_->mpi->abort(state_->communicator, exit_status);
   std::_Exit(exit_status);
 }
 

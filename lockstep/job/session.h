@@ -118,11 +118,15 @@ class Session {
   /// Whether this is a rank of a job, possibly the only one; false for a process that was started
   /// alone.
   bool is_connected() const { return is_connected_; }
-  /// What carries messages between the ranks; automatic for a process that was started alone.
-  TransportChoice transport() const {
-    if (!is_connected_) return TransportChoice::automatic;
-    return communicator_ ? TransportChoice::mpi : TransportChoice::tcp;
+  /// What carries messages between the ranks: "mpi", "tcp", or "none" for a process that was started
+  /// alone.
+  std::string transport() const {
+    if (!is_connected_) return "none";
+    return communicator_ ? "mpi" : "tcp";
   }
+  /// Why: "Open MPI v4.1.4 of mpirun", "RANK and WORLD_SIZE"; empty for a process that was started
+  /// alone.
+  const std::string& transport_reason() const { return transport_reason_; }
   /// The ranks as a group for setup and control, one member each. Used by one thread at a time.
   const allreduce::Communicator& ranks() const;
   /// The logger of this process.
@@ -202,6 +206,7 @@ class Session {
   bool owns_mpi_ = false;
   bool is_connected_ = false;
   std::optional<int> communicator_;
+  std::string transport_reason_;
   int rank_ = 0;
   int size_ = 1;
   int node_ = 0;

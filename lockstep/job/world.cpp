@@ -86,7 +86,6 @@ World::World(Session& session, std::vector<device::Device> devices, const WorldO
       groups_(make_groups(session, devices_, selection_, options)),
       ranks_(make_rank_group(session)) {
   LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
-  if (session.transport() == TransportChoice::tcp) selection_.reason += "; messages over tcp";
 }
 
 World::World(Session& session, std::vector<device::Device> devices,

@@ -12,9 +12,9 @@
 #include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/allreduce/transport/mpi_transport.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
+#include "tests/support/mpi_ranks.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
@@ -47,7 +47,7 @@ class AbandonedMessages : public ::testing::Test {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1) GTEST_SKIP() << "one rank sends no messages";
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    ranks_ = make_mpi_transport(MPI_COMM_WORLD);
+    ranks_ = transport_of();
     ranks_->abandon();  // messages remain there
   }
 

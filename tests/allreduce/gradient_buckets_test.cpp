@@ -93,7 +93,7 @@ TEST(GradientBuckets, LaunchesBucketsInOrderForAnyReadyOrder) {
 }
 
 TEST(GradientBuckets, LaunchesAtTheEndIfMembersShareMemory) {
-  run_ranks(2, Route::in_process, [](const Communicator& group) {
+  run_ranks(2, [](const Communicator& group) {
     std::vector<float> gradients(kElements, 1.0f);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
     for (std::size_t parameter = 0; parameter < 4; ++parameter) buckets.ready(parameter);
@@ -265,7 +265,7 @@ TEST(ParseWireType, RoundTripsAndListsTheNames) {
 }
 
 TEST(GradientBuckets, SumsEachStepOfEveryReplica) {
-  run_ranks(3, Route::in_process, [](const Communicator& group) {
+  run_ranks(3, [](const Communicator& group) {
     std::vector<float> gradients(kElements);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
     for (int step = 0; step < 5; ++step) {
@@ -287,7 +287,7 @@ TEST(GradientBuckets, SumsEachStepOfEveryReplica) {
 }
 
 TEST(GradientBuckets, FinishesAStepInWhichNothingWasReady) {
-  run_ranks(2, Route::in_process, [](const Communicator& group) {
+  run_ranks(2, [](const Communicator& group) {
     std::vector<float> gradients(kElements, 0.0f);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
     buckets.finish();
@@ -319,7 +319,7 @@ TEST(GradientBuckets, RejectsOffsetsOutsideTheGradient) {
 }
 
 TEST(GradientBuckets, ReportsAFailedReduction) {
-  run_ranks(2, Route::in_process, [](const Communicator& group) {
+  run_ranks(2, [](const Communicator& group) {
     std::vector<float> gradients(kElements);
     GradientBuckets buckets(group, gradients, kOffsets, kOptions);
     if (group.rank() == 1) return group.abort("its device failed");

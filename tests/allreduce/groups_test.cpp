@@ -83,7 +83,7 @@ TEST(InProcessGroup, RejectsRoutesThatDoNotConnectThreads) {
 }
 
 TEST(InProcessGroup, RunsManyOperationsWithMoreMembersThanCores) {
-  run_ranks(8, Route::in_process, [](const Communicator& group) {
+  run_ranks(8, [](const Communicator& group) {
     std::vector<std::int64_t> values(64, 1);
     for (int step = 0; step < 300; ++step) {
       sum_and_wait(group, values);
@@ -113,7 +113,7 @@ TEST(InProcessGroup, FailureDoesNotAffectOtherGroups) {
   const std::vector<Communicator> broken = make_in_process_group(2);
   broken[0].abort("this group only");
   EXPECT_NE(error_of([&] { broken[1].barrier(); }), "");
-  run_ranks(2, Route::in_process,
+  run_ranks(2,
             [](const Communicator& group) { EXPECT_EQ(error_of([&] { group.barrier(); }), ""); });
 }
 
@@ -203,7 +203,7 @@ TEST(DeviceGroup, RejectsAMissingGpu) {
 }
 
 TEST(Streams, EveryGroupAcceptsCpuStreams) {
-  run_ranks(3, Route::in_process, [](const Communicator& group) {
+  run_ranks(3, [](const Communicator& group) {
     device::Stream stream(device::Device{});
     std::vector<float> values(1000, 1.0F);
     Request request = group.all_reduce(std::span(values), ReduceOp::sum, stream);

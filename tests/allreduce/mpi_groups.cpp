@@ -11,11 +11,11 @@ namespace lockstep::inline v0::allreduce {
 namespace {
 
 std::vector<Communicator> make_rings(const RingOptions& options) {
-  return {Communicator(make_ring(make_mpi_transport(MPI_COMM_WORLD), options))};
+  return {Communicator(make_ring(transport_of(), options))};
 }
 
 std::vector<Communicator> make_nodes(int node) {
-  auto ranks = make_mpi_transport(MPI_COMM_WORLD, node);
+  auto ranks = transport_of(MPI_COMM_WORLD, node);
   const Communicator here = ranks_of_node(make_ranks(ranks->duplicate()));
   return {Communicator(
       make_hierarchical(std::move(ranks), here, {.small_bytes = 64, .segment_bytes = 4096}))};

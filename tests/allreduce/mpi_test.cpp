@@ -80,7 +80,7 @@ TEST(SelectRoute, ReusesTheRememberedRouteIfPossible) {
 
 TEST(RankGroups, DoesNotUseTheCallersCommunicator) {
   const int rank = world_rank();
-  run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
+  run_member(make_rank_group(ranks_of(), Route::ring), [&](const Communicator& group) {
     const int right = (rank + 1) % world_size();
     const int left = (rank + world_size() - 1) % world_size();
     int from_left = -1;
@@ -143,28 +143,25 @@ TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
 }
 
 TEST(Ring, IsBitwiseEqualForAnySegments) {
-  run_member(
-      Communicator(make_ring(make_mpi_transport(MPI_COMM_WORLD))), [](const Communicator& usual) {
-        const Communicator fine(
-            make_ring(make_mpi_transport(MPI_COMM_WORLD), {.segment_bytes = 576}));
-        const Communicator between_nodes(
-            make_ring(make_mpi_transport(MPI_COMM_WORLD), kRingBetweenNodes));
-        std::vector<float> first(50'001);
-        for (std::size_t i = 0; i < first.size(); ++i)
-          first[i] = std::cos(static_cast<float>(i) * 0.37F + static_cast<float>(usual.rank()));
-        std::vector<float> second = first;
-        std::vector<float> third = first;
-        sum_and_wait(usual, first);
-        sum_and_wait(fine, second);
-        sum_and_wait(between_nodes, third);
-        EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
-        EXPECT_EQ(std::memcmp(first.data(), third.data(), first.size() * sizeof(float)), 0);
-      });
+  run_member(Communicator(make_ring(transport_of())), [](const Communicator& usual) {
+    const Communicator fine(make_ring(transport_of(), {.segment_bytes = 576}));
+    const Communicator between_nodes(make_ring(transport_of(), kRingBetweenNodes));
+    std::vector<float> first(50'001);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      first[i] = std::cos(static_cast<float>(i) * 0.37F + static_cast<float>(usual.rank()));
+    std::vector<float> second = first;
+    std::vector<float> third = first;
+    sum_and_wait(usual, first);
+    sum_and_wait(fine, second);
+    sum_and_wait(between_nodes, third);
+    EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(first.data(), third.data(), first.size() * sizeof(float)), 0);
+  });
 }
 
 TEST(Ring, RejectsSegmentsThatSplitACacheLine) {
-  EXPECT_THROW(make_ring(make_mpi_transport(MPI_COMM_WORLD), {.segment_bytes = 100}), CheckFailure);
-  EXPECT_THROW(make_ring(make_mpi_transport(MPI_COMM_WORLD), {.segment_bytes = 0}), CheckFailure);
+  EXPECT_THROW(make_ring(transport_of(), {.segment_bytes = 100}), CheckFailure);
+  EXPECT_THROW(make_ring(transport_of(), {.segment_bytes = 0}), CheckFailure);
 }
 
 /// Number of mappings of shared memory in this process.

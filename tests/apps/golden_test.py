@@ -50,7 +50,6 @@ CHANGES = [
     ["--freeze", "*/bias"],
     ["--group", "*/bias:lr=0.5"],
     ["--bn", "sync"],
-    ["--precision", "bfloat16"],
     ["--loss-scale", "8"],
     ["--loss", "cross-entropy:label_smoothing=0.1"],
     ["--class-weights", "1,2"],

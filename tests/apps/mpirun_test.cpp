@@ -505,18 +505,5 @@ TEST(MpirunEnvironment, RejectsContradictoryTfConfig) {
   EXPECT_THAT(result.errors, HasSubstr("TF_CONFIG"));
 }
 
-TEST(MpirunEnvironment, RejectsOtherLaunchers) {
-  // As with a launcher of another MPI: each process would be a job of one rank.
-  setenv("PMI_RANK", "0", 1);
-  setenv("PMI_SIZE", "4", 1);
-  const Result result = run_lockstep(kMpirunTrain);
-  unsetenv("PMI_RANK");
-  unsetenv("PMI_SIZE");
-  EXPECT_EQ(result.status, 4) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("[session] expected the 4 ranks that a PMI launcher started "
-                                       "in one job; MPI treats each of them as a "
-                                       "separate job"));
-}
-
 }  // namespace
 }  // namespace lockstep::inline v0::apps

@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using allreduce::Communicator;
-using allreduce::Route;
 using allreduce::run_ranks;
 using ::testing::Contains;
 using ::testing::Each;
@@ -42,7 +41,7 @@ class CheckpointRanks : public ::testing::Test {
   /// Every rank saves; each must throw the same. Returns that message.
   std::string refusal(const std::function<void(const Communicator&)>& body) {
     std::vector<std::string> messages(kRanks);
-    run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+    run_ranks(kRanks, [&](const Communicator& rank) {
       messages[static_cast<std::size_t>(rank.rank())] = checkpoint_error([&] { body(rank); });
     });
     for (const std::string& message : messages) EXPECT_EQ(message, messages.front());
@@ -53,7 +52,7 @@ class CheckpointRanks : public ::testing::Test {
 };
 
 TEST_F(CheckpointRanks, SaveOneCheckpointAndNothingElse) {
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints(options(), rank);
     checkpoints.prepare(checkpoint_bytes(replica.arrays()));
@@ -63,7 +62,7 @@ TEST_F(CheckpointRanks, SaveOneCheckpointAndNothingElse) {
 }
 
 TEST_F(CheckpointRanks, WriteTheSameFilesAsOneRank) {
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(8));
   });
@@ -79,7 +78,7 @@ TEST_F(CheckpointRanks, AllReceiveWhatTheChiefRestores) {
   CheckpointDirectory(options(), alone()).save(saved.arrays(), at_step(8));
   CheckpointDirectory(options(), alone()).save(saved.arrays(), at_step(9));
   fs::remove(path() / "step-00000009" / kStateFile);
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica fresh(static_cast<float>(100 * rank.rank()));
     // Only the chief sees the directory.
     CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"},
@@ -97,7 +96,7 @@ TEST_F(CheckpointRanks, AllReceiveWhatTheChiefRestores) {
 
 TEST_F(CheckpointRanks, AllReceiveTheTokenizerThatTheChiefAloneWrites) {
   for (const VerifyCheckpoint verify : {VerifyCheckpoint::full, VerifyCheckpoint::hash})
-    run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+    run_ranks(kRanks, [&](const Communicator& rank) {
       SmallReplica replica(4);
       TrainingState state = at_step(8);
       if (rank.rank() == 0) state.tokenizer = std::make_shared<const std::string>("{}\n");
@@ -113,7 +112,7 @@ TEST_F(CheckpointRanks, AllReceiveTheTokenizerThatTheChiefAloneWrites) {
 }
 
 TEST_F(CheckpointRanks, AllReportThatThereIsNoCheckpoint) {
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica fresh;
     EXPECT_FALSE(CheckpointDirectory(options(), rank).restore(fresh.arrays()).has_value());
   });
@@ -165,7 +164,7 @@ TEST_F(CheckpointRanks, ARankAtAnotherStepIsNamedOnAll) {
 }
 
 TEST_F(CheckpointRanks, MayHaveDifferentConfigurations) {
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica replica(4);
     TrainingState state = at_step(8);
     (*state.configuration)["devices"] = fmt::format("gpu:{}", rank.rank());
@@ -235,7 +234,7 @@ TEST_F(CheckpointRanks, CompareTheirHashesIfANodeIsFullLater) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
   const TemporaryFilesIn here(temporary);
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints(options(), rank);
     checkpoints.save(replica.arrays(), at_step(8));
@@ -268,7 +267,7 @@ TEST_F(CheckpointRanks, WriteToTheirNodesInFull) {
   const MadeIn made_in_directory(path());
   CheckpointOptions full = options();
   full.verify = VerifyCheckpoint::full;
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints(full, rank);
     checkpoints.save(replica.arrays(), at_step(8));
@@ -308,7 +307,7 @@ TEST_F(CheckpointRanks, CompareHashesOrNothingAndWriteNothing) {
 TEST_F(CheckpointRanks, CompareHashesIfLargeOrIfANodeHasNoSpace) {
   const auto choice = [&](std::uint64_t bytes) {
     VerifyCheckpoint chosen = VerifyCheckpoint::automatic;
-    run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+    run_ranks(kRanks, [&](const Communicator& rank) {
       CheckpointDirectory checkpoints(options(), rank);
       // The value of the chief is used; otherwise ranks could make different choices.
       checkpoints.prepare(rank.rank() == 0 ? bytes : 1);
@@ -363,7 +362,7 @@ TEST_F(CheckpointRanks, ThatDoNotSeeTheDirectoryUseTheirHostsTemporaryOne) {
   const TemporaryFilesIn here(temporary);
   fs::create_directory(temporary / fmt::format(".workertemp_1-{}-{}-999999999-1-x", host_name(),
                                                process_namespace()));
-  run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(kRanks, [&](const Communicator& rank) {
     SmallReplica replica(4);
     CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"},
                                     rank);

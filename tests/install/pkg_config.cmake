@@ -4,7 +4,8 @@ include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(folder ${WORK}/pkg_config)
 file(REMOVE_RECURSE ${folder})
 file(COPY ${prefix}/include DESTINATION ${folder})
-file(COPY ${prefix}/${LIBDIR}/ DESTINATION ${folder}/${LIBDIR} PATTERN "*.so*" EXCLUDE)
+file(COPY ${prefix}/${LIBDIR}/ DESTINATION ${folder}/${LIBDIR} PATTERN "liblockstep.so*" EXCLUDE
+  PATTERN "liblockstep_core.so*" EXCLUDE)
 
 # flags(OUT PREFIX OPTION …): sets OUT to the flags from pkg-config for the Lockstep in PREFIX.
 function(flags OUT PREFIX)

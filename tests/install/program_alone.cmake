@@ -1,5 +1,5 @@
-# Runs cmake --install if only the program was built, as scripts/quickstart does: in a copy of the
-# build folder without anything else.
+# Runs cmake --install if only the program was built, with its adapters to MPI, as
+# scripts/quickstart does: in a copy of the build folder without anything else.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 set(copy ${WORK}/program_alone/build)
 set(installed ${WORK}/program_alone/prefix)
@@ -10,15 +10,18 @@ list(FILTER scripts EXCLUDE REGEX "^${work}/")  # of tests that run at the same 
 foreach(script ${scripts})
   file(READ ${BUILD}/${script} text)
   string(REPLACE ${BUILD} ${copy} text "${text}")
+  string(REPLACE "OLD_RPATH \"${copy}" "OLD_RPATH \"${BUILD}" text "${text}")  # the program's own
   file(WRITE ${copy}/${script} "${text}")
 endforeach()
 file(COPY ${BUILD}/apps/lockstep/lockstep DESTINATION ${copy}/apps/lockstep)
+file(GLOB adapters ${BUILD}/liblockstep_mpi_*.so)
+file(COPY ${adapters} DESTINATION ${copy})
 
 output_of(said ${CMAKE_COMMAND} --install ${copy} --prefix ${installed})
 expect_match("${said}"
   "the libraries have not been built.*\ncmake --build ${copy} && cmake --install ${copy} --prefix ${installed}$")
 file(GLOB_RECURSE files RELATIVE ${installed} ${installed}/*)
-expect_match("${files}" "^bin/lockstep$")
+expect_match("${files}" "^bin/lockstep(;lib/lockstep/liblockstep_mpi_[a-z]+\\.so)+$")
 output_of(version ${installed}/bin/lockstep --version)
 expect_match("${version}" "^lockstep ")
 # Installing the missing libraries explicitly is an error.

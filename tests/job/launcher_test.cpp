@@ -1,11 +1,15 @@
 #include "lockstep/job/launch/launcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
 namespace lockstep::inline v0::job {
 namespace {
+
+using allreduce::MpiKind;
+using ::testing::ElementsAre;
 
 Launch launch_in(const std::map<std::string, std::string>& variables) {
   return detect_launch([&](const char* name) {
@@ -27,6 +31,7 @@ TEST(Launcher, DetectsOpenMpi) {
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.ranks, 4);
+  EXPECT_THAT(launch.mpi, ElementsAre(MpiKind::open_mpi));
 }
 
 TEST(Launcher, DetectsPmi) {
@@ -34,6 +39,7 @@ TEST(Launcher, DetectsPmi) {
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 1);
   EXPECT_EQ(launch.ranks, 2);
+  EXPECT_THAT(launch.mpi, ElementsAre(MpiKind::mpich, MpiKind::open_mpi));
 }
 
 TEST(Launcher, DetectsPmixOfSrun) {

@@ -21,7 +21,6 @@ namespace {
 
 using allreduce::Communicator;
 using allreduce::error_of;
-using allreduce::Route;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -305,7 +304,7 @@ TEST(Normalization, IsTheSameForCheckpointsAndEvaluation) {
 }
 
 TEST(MovingStatistics, BecomeTheMeanWeightedBySamples) {
-  allreduce::run_ranks(3, Route::in_process, [](const Communicator& group) {
+  allreduce::run_ranks(3, [](const Communicator& group) {
     // Replica 2 has no samples, so its statistics are ignored.
     const std::array<std::int64_t, 3> samples{1, 3, 0};
     const auto i = static_cast<std::size_t>(group.rank());
@@ -316,7 +315,7 @@ TEST(MovingStatistics, BecomeTheMeanWeightedBySamples) {
 }
 
 TEST(MovingStatistics, IgnoreReplicasWithoutSamples) {
-  allreduce::run_ranks(3, Route::in_process, [](const Communicator& group) {
+  allreduce::run_ranks(3, [](const Communicator& group) {
     constexpr float kInfinite = std::numeric_limits<float>::infinity();
     std::vector<float> buffers{2, 4};
     if (group.rank() == 1) buffers = {kInfinite, std::numeric_limits<float>::quiet_NaN()};
@@ -326,7 +325,7 @@ TEST(MovingStatistics, IgnoreReplicasWithoutSamples) {
 }
 
 TEST(MovingStatistics, AreUnchangedWithoutTraining) {
-  allreduce::run_ranks(2, Route::in_process, [](const Communicator& group) {
+  allreduce::run_ranks(2, [](const Communicator& group) {
     std::vector<float> buffers{5, 7};
     average_moving_statistics(group, buffers, 0);
     EXPECT_THAT(buffers, ElementsAre(5, 7));
@@ -334,7 +333,7 @@ TEST(MovingStatistics, AreUnchangedWithoutTraining) {
 }
 
 TEST(MovingStatistics, AreUnchangedOnOneReplica) {
-  allreduce::run_ranks(1, Route::in_process, [](const Communicator& group) {
+  allreduce::run_ranks(1, [](const Communicator& group) {
     std::vector<float> buffers{0.1F, 1e-30F, 3e30F};
     average_moving_statistics(group, buffers, 77);
     EXPECT_THAT(buffers, ElementsAre(0.1F, 1e-30F, 3e30F));
@@ -342,7 +341,7 @@ TEST(MovingStatistics, AreUnchangedOnOneReplica) {
 }
 
 TEST(MovingStatistics, MayBeEmpty) {
-  allreduce::run_ranks(2, Route::in_process, [](const Communicator& group) {
+  allreduce::run_ranks(2, [](const Communicator& group) {
     const auto activity = std::make_shared<allreduce::Activity>();
     average_moving_statistics(group.watched_by(activity), {}, 5);
     EXPECT_EQ(activity->state().entered, 0U) << "no collective";

@@ -16,7 +16,6 @@ namespace lockstep::inline v0::train {
 namespace {
 
 using allreduce::Communicator;
-using allreduce::Route;
 using allreduce::run_ranks;
 using Ids = std::vector<std::int64_t>;
 
@@ -25,7 +24,7 @@ using Ids = std::vector<std::int64_t>;
 bool complete(const std::vector<std::vector<Ids>>& ranks, std::int64_t records,
               std::int64_t times = 1) {
   std::vector<int> answers(ranks.size());
-  run_ranks(static_cast<int>(ranks.size()), Route::in_process, [&](const Communicator& rank) {
+  run_ranks(static_cast<int>(ranks.size()), [&](const Communicator& rank) {
     RecordAccount account;
     const auto i = static_cast<std::size_t>(rank.rank());
     for (const Ids& ids : ranks[i]) {
@@ -58,7 +57,7 @@ TEST(RecordAccount, DetectsMissingDuplicateAndForeignRecords) {
 TEST(RecordAccount, DividesTheIdsBetweenTheRanks) {
   constexpr std::int64_t kRecords = std::int64_t{4} << 20;
   std::array<std::uint64_t, 2> ticks = {};
-  run_ranks(2, Route::in_process, [&](const Communicator& group) {
+  run_ranks(2, [&](const Communicator& group) {
     const auto activity = std::make_shared<allreduce::Activity>();
     const Communicator rank = group.watched_by(activity);
     const auto changes_with = [&](std::int64_t records) {
@@ -81,8 +80,7 @@ TEST(RecordAccount, CanBeCleared) {
   account.clear();
   batch.record_ids = {0};
   account.add({batch});
-  run_ranks(1, Route::in_process,
-            [&](const Communicator& rank) { EXPECT_TRUE(account.is_complete(rank, 1, 1)); });
+  run_ranks(1, [&](const Communicator& rank) { EXPECT_TRUE(account.is_complete(rank, 1, 1)); });
 }
 
 /// Ten records in two files.
@@ -98,7 +96,7 @@ class TwoFiles final : public data::RecordSource {
 std::vector<BadFile> gathered(const std::vector<std::vector<data::BadRecord>>& ranks,
                               bool in_files = true) {
   std::vector<std::vector<BadFile>> answers(ranks.size());
-  run_ranks(static_cast<int>(ranks.size()), Route::in_process, [&](const Communicator& rank) {
+  run_ranks(static_cast<int>(ranks.size()), [&](const Communicator& rank) {
     const auto i = static_cast<std::size_t>(rank.rank());
     answers[i] = gather_bad_records(rank, TwoFiles(in_files), ranks[i], 4);
   });
@@ -116,7 +114,7 @@ TEST(BadRecordsOfRanks, AreCountedOnceByFile) {
 
 TEST(BadRecordsOfRanks, ExceedTheLimitInTotal) {
   std::vector<std::string> messages(2);
-  run_ranks(2, Route::in_process, [&](const Communicator& rank) {
+  run_ranks(2, [&](const Communicator& rank) {
     const std::int64_t first = rank.rank() * 3;
     try {
       gather_bad_records(rank, TwoFiles(true), {{first, "x"}, {first + 1, "y"}, {first + 2, "z"}},

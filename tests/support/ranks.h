@@ -1,4 +1,4 @@
-// Groups for tests: members as threads of the test, or as the ranks that mpirun started.
+// Groups for tests: members as threads of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,6 @@
 
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/groups.h"
-#include "tests/support/mpi_ranks.h"
 
 namespace lockstep::inline v0::allreduce {
 
@@ -43,13 +42,9 @@ inline void run_members(const std::vector<Communicator>& members, const MemberBo
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Runs `body` on a group of `ranks` members: threads for Route::in_process, else the ranks of the
-/// MPI job, which must have this size.
-inline void run_ranks(int ranks, Route route, const MemberBody& body) {
-  if (route == Route::in_process) return run_members(make_in_process_group(ranks), body);
-  const Communicator member = make_rank_group(ranks_of(), route);
-  ASSERT_EQ(member.size(), ranks) << "the test wants another mpirun -np";
-  run_member(member, body);
+/// Runs `body` on a group of `ranks` threads.
+inline void run_ranks(int ranks, const MemberBody& body) {
+  run_members(make_in_process_group(ranks), body);
 }
 
 /// The message of the exception that `call` throws; empty if it throws none.

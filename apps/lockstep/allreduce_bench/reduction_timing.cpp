@@ -11,10 +11,10 @@
 
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/groups.h"
+#include "lockstep/allreduce/transport/mpi/mpi_loader.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/placement/device_share.h"
-#include "lockstep/job/ranks.h"
 #include "lockstep/strategy/replica_threads.h"
 
 namespace lockstep::inline v0::apps {
@@ -42,23 +42,27 @@ std::vector<Communicator> make_group(const job::Session& session, int local_repl
 /// A communicator for plain MPI_Allreduce.
 class PlainMpi {
  public:
-  explicit PlainMpi(MPI_Comm ranks) {
-    MPI_Comm_dup(ranks, &comm_);
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  /// `ranks`: the communicator of the session. `type` is one that MPI has.
+  PlainMpi(int ranks, allreduce::ElementType type)
+      : type_(mpi_.type(type)), sum_(mpi_.operation(allreduce::ReduceOp::sum)) {
+    mpi_.duplicate(mpi_.from_fortran(ranks), &comm_);
+    mpi_.return_errors(comm_);
   }
   PlainMpi(const PlainMpi&) = delete;
   PlainMpi& operator=(const PlainMpi&) = delete;
-  ~PlainMpi() { MPI_Comm_free(&comm_); }
+  ~PlainMpi() { mpi_.free_communicator(comm_); }
 
-  void sum(void* values, int count, MPI_Datatype type) const {
-    if (const int status = MPI_Allreduce(MPI_IN_PLACE, values, count, type, MPI_SUM, comm_);
-        status != MPI_SUCCESS)
+  void sum(void* values, int count) const {
+    if (const int status = mpi_.all_reduce(comm_, values, count, type_, sum_); status != 0)
       throw Error(ErrorCategory::communication, "mpi", "expected MPI_Allreduce to succeed",
                   fmt::format("MPI error {}", status));
   }
 
  private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  const allreduce::MpiFunctions& mpi_ = allreduce::loaded_mpi();
+  allreduce::MpiHandle type_;
+  allreduce::MpiHandle sum_;
+  allreduce::MpiHandle comm_ = 0;
 };
 
 /// A route to measure: a group of the local replicas, or plain MPI.
@@ -90,15 +94,15 @@ Arena make_arena(const job::Session& session, int local_replicas, const Reductio
     throw Error(ErrorCategory::input, "allreduce-bench",
                 "expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0",
                 "got one");
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-  with_element_type(plan.dtype, [&](const auto& element) { type = element.mpi; });
-  const bool plain =
-      session.communicator() && replicas == session.size() && type != MPI_DATATYPE_NULL;
+  allreduce::ElementType type{};
+  with_element_type(plan.dtype, [&](const auto& element) { type = element.type; });
+  const bool plain = session.communicator() && replicas == session.size() &&
+                     allreduce::loaded_mpi().type(type) != 0;
   for (const Route route : plan.routes) {
     Contender contender;
     contender.route = route;
     if (route == Route::mpi && plain)
-      contender.plain = std::make_unique<PlainMpi>(job::ranks_of(session));
+      contender.plain = std::make_unique<PlainMpi>(*session.communicator(), type);
     else
       contender.group = make_group(session, local_replicas, route);
     arena.contenders.push_back(std::move(contender));
@@ -116,13 +120,11 @@ double median(std::vector<double> values) {
 template <typename T>
 class Member {
  public:
-  Member(const Arena& arena, int local, const ReductionPlan& plan, MPI_Datatype mpi,
-         const ReductionListener* chief)
+  Member(const Arena& arena, int local, const ReductionPlan& plan, const ReductionListener* chief)
       : arena_(arena),
         local_(static_cast<std::size_t>(local)),
         control_(arena.control[local_]),
         plan_(plan),
-        mpi_(mpi),
         chief_(chief),
         pattern_(control_.size()) {
     const std::size_t bytes = std::ranges::max(plan.bytes) + sizeof(T);
@@ -154,7 +156,7 @@ class Member {
   void reduce(std::size_t contender) const {
     const Contender& one = arena_.contenders[contender];
     if (one.plain)
-      one.plain->sum(values(contender).data(), static_cast<int>(count_), mpi_);
+      one.plain->sum(values(contender).data(), static_cast<int>(count_));
     else
       one.group[local_].all_reduce(values(contender)).wait();
   }
@@ -259,7 +261,6 @@ class Member {
   std::size_t local_;
   const Communicator& control_;
   const ReductionPlan& plan_;
-  MPI_Datatype mpi_;
   const ReductionListener* chief_;  // null except on the chief
   ReductionPattern<T> pattern_;
   std::vector<device::Buffer> buffers_;  // one per contender
@@ -276,10 +277,10 @@ std::int64_t time_reductions(job::Session& session, int local_replicas, const Re
       local_replicas, budget,
       [&](int local, const std::string& reason) { arena.abort(local, reason); });
   std::int64_t errors = 0;
-  with_element_type(plan.dtype, [&]<typename T>(const ElementTag<T>& type) {
+  with_element_type(plan.dtype, [&]<typename T>(const ElementTag<T>& /*type*/) {
     threads.run([&](int local) {
       const bool is_chief = session.is_chief() && local == 0;
-      Member<T> member(arena, local, plan, type.mpi, is_chief ? &chief : nullptr);
+      Member<T> member(arena, local, plan, is_chief ? &chief : nullptr);
       const std::int64_t wrong = member.run();
       if (local == 0) errors = wrong;
     });

@@ -1,7 +1,6 @@
 // Timing of a function with warm caches.
 #pragma once
 
-#include <mpi.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -44,22 +43,22 @@ inline constexpr int kPrecision<Float16> = 11;
 template <>
 inline constexpr int kPrecision<BFloat16> = 8;
 
-/// An element type: its name and its MPI datatype (null if MPI has none).
+/// An element type: its name, and how reductions call it.
 template <typename T>
 struct ElementTag {
   std::string_view name;
-  MPI_Datatype mpi;
+  allreduce::ElementType type;
 };
 
 /// Calls `body(ElementTag<T>)` for each of the types.
 template <typename Body>
 void for_each_element_type(const Body& body) {
-  body(ElementTag<float>{"float32", MPI_FLOAT});
-  body(ElementTag<double>{"float64", MPI_DOUBLE});
-  body(ElementTag<Float16>{"float16", MPI_DATATYPE_NULL});
-  body(ElementTag<BFloat16>{"bfloat16", MPI_DATATYPE_NULL});
-  body(ElementTag<std::int32_t>{"int32", MPI_INT32_T});
-  body(ElementTag<std::int64_t>{"int64", MPI_INT64_T});
+  body(ElementTag<float>{"float32", allreduce::ElementType::float32});
+  body(ElementTag<double>{"float64", allreduce::ElementType::float64});
+  body(ElementTag<Float16>{"float16", allreduce::ElementType::float16});
+  body(ElementTag<BFloat16>{"bfloat16", allreduce::ElementType::bfloat16});
+  body(ElementTag<std::int32_t>{"int32", allreduce::ElementType::int32});
+  body(ElementTag<std::int64_t>{"int64", allreduce::ElementType::int64});
 }
 
 /// Calls `body` for the type of this name; does nothing for an unknown name.

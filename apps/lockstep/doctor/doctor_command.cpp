@@ -29,7 +29,6 @@
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/job/launch/start_monitor.h"
-#include "lockstep/job/ranks.h"
 #include "lockstep/job/session.h"
 
 namespace lockstep::inline v0::apps {

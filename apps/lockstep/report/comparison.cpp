@@ -20,7 +20,8 @@ constexpr const char* kMissing = "–";
 /// Members of `start` that are not settings, or that the page shows elsewhere.
 constexpr auto kNotSettings = std::to_array<std::string_view>(
     {"event", "time", "run", "options", "start_seconds", "resident_bytes", "devices", "shares",
-     "damaged_files", "restored_from", "initialized_from", "first_step", "allreduce_reason"});
+     "damaged_files", "restored_from", "initialized_from", "first_step", "allreduce_reason",
+     "transport", "transport_reason"});
 
 bool is_reached(const Goal& goal, double value) {
   return value == *goal.value || goal.metric.improves(value, goal.value);

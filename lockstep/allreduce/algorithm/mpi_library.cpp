@@ -5,7 +5,8 @@
 #include <chrono>
 #include <mutex>
 
-#include "lockstep/allreduce/transport/mpi_transport.h"
+#include "lockstep/allreduce/transport/mpi/mpi_loader.h"
+#include "lockstep/allreduce/transport/mpi/mpi_transport.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::size_t kLargestPiece = std::size_t{1} << 30;  // elements; MPI co
 
 // MPI has no 16-bit floats. They are a type of two bytes with this reduction operation.
 template <ElementType type, ReduceOp op>
-void reduce_halves(void* from, void* into, int* count, MPI_Datatype* /*datatype*/) {
+void reduce_halves(void* from, void* into, int* count, void* /*type*/) {
   reduce_into(static_cast<std::byte*>(into), static_cast<const std::byte*>(from),
               static_cast<std::size_t>(*count), type, op);
 }
@@ -22,65 +23,48 @@ void reduce_halves(void* from, void* into, int* count, MPI_Datatype* /*datatype*
 // MPI types and operations, built-in and user-defined.
 class MpiTypes {
  public:
-  explicit MpiTypes(Turn& turn) : turn_(turn) {
-    MPI_Type_contiguous(2, MPI_BYTE, &half_);
-    MPI_Type_commit(&half_);
+  MpiTypes(const MpiFunctions& mpi, Turn& turn)
+      : mpi_(mpi), turn_(turn), half_(mpi.create_type(2)) {
     create<ElementType::float16>(halves_[0]);
     create<ElementType::bfloat16>(halves_[1]);
   }
   MpiTypes(const MpiTypes&) = delete;
   MpiTypes& operator=(const MpiTypes&) = delete;
   ~MpiTypes() {
-    int over = 0;
-    MPI_Finalized(&over);
-    if (over != 0) return;
+    if (mpi_.is_finalized()) return;
     // After a failure, another thread may be in MPI for ever.
     const std::unique_lock turn(turn_.mutex, std::chrono::seconds(1));
     if (!turn.owns_lock()) return;
-    for (auto& operations : halves_)
-      for (MPI_Op& operation : operations) MPI_Op_free(&operation);
-    MPI_Type_free(&half_);
+    for (const auto& operations : halves_)
+      for (const MpiHandle operation : operations) mpi_.free_operation(operation);
+    mpi_.free_type(half_);
   }
 
-  MPI_Datatype type(ElementType type) const {
-    switch (type) {
-      case ElementType::float32:
-        return MPI_FLOAT;
-      case ElementType::float64:
-        return MPI_DOUBLE;
-      case ElementType::float16:
-      case ElementType::bfloat16:
-        return half_;
-      case ElementType::uint8:
-        return MPI_UINT8_T;
-      case ElementType::int32:
-        return MPI_INT32_T;
-      case ElementType::int64:
-        return MPI_INT64_T;
-    }
-    return MPI_DATATYPE_NULL;
+  MpiHandle type(ElementType type) const {
+    const MpiHandle built_in = mpi_.type(type);
+    return built_in == 0 ? half_ : built_in;
   }
 
-  MPI_Op operation(ElementType type, ReduceOp op) const {
+  MpiHandle operation(ElementType type, ReduceOp op) const {
     const auto index = static_cast<std::size_t>(op);
     if (type == ElementType::float16) return halves_[0][index];
     if (type == ElementType::bfloat16) return halves_[1][index];
-    return std::array{MPI_SUM, MPI_MAX, MPI_MIN, MPI_PROD}[index];
+    return mpi_.operation(op);
   }
 
  private:
   template <ElementType type>
-  static void create(std::array<MPI_Op, 4>& operations) {
-    constexpr int kCommutes = 1;
-    MPI_Op_create(reduce_halves<type, ReduceOp::sum>, kCommutes, &operations[0]);
-    MPI_Op_create(reduce_halves<type, ReduceOp::max>, kCommutes, &operations[1]);
-    MPI_Op_create(reduce_halves<type, ReduceOp::min>, kCommutes, &operations[2]);
-    MPI_Op_create(reduce_halves<type, ReduceOp::product>, kCommutes, &operations[3]);
+  void create(std::array<MpiHandle, 4>& operations) const {
+    operations[0] = mpi_.create_operation(reduce_halves<type, ReduceOp::sum>);
+    operations[1] = mpi_.create_operation(reduce_halves<type, ReduceOp::max>);
+    operations[2] = mpi_.create_operation(reduce_halves<type, ReduceOp::min>);
+    operations[3] = mpi_.create_operation(reduce_halves<type, ReduceOp::product>);
   }
 
+  const MpiFunctions& mpi_;
   Turn& turn_;
-  MPI_Datatype half_ = MPI_DATATYPE_NULL;
-  std::array<std::array<MPI_Op, 4>, 2> halves_{};
+  MpiHandle half_;
+  std::array<std::array<MpiHandle, 4>, 2> halves_{};
 };
 
 class MpiLibrary final : public MessageGroup {
@@ -88,7 +72,7 @@ class MpiLibrary final : public MessageGroup {
   explicit MpiLibrary(std::shared_ptr<Transport> transport)
       : MessageGroup(transport, {.small_bytes = 0}),
         comm_(mpi_communicator(*transport)),
-        types_(transport->turn()) {}
+        types_(mpi_, transport->turn()) {}
 
   std::string route() const override { return "mpi"; }
 
@@ -108,7 +92,7 @@ class MpiLibrary final : public MessageGroup {
     for (int root = 0; root < size(); ++root) {
       const Slice slice = slice_of(values.count, values.type, size(), root);
       in_pieces(values, slice, [&](std::byte* data, int count) {
-        check(MPI_Bcast(data, count, types_.type(values.type), root, comm_), "MPI_Bcast");
+        check(mpi_.broadcast(comm_, data, count, types_.type(values.type), root), "MPI_Bcast");
       });
     }
   }
@@ -116,8 +100,8 @@ class MpiLibrary final : public MessageGroup {
  private:
   void reduce(const Values& values, ReduceOp op) {
     in_pieces(values, {0, values.count}, [&](std::byte* data, int count) {
-      check(MPI_Allreduce(MPI_IN_PLACE, data, count, types_.type(values.type),
-                          types_.operation(values.type, op), comm_),
+      check(mpi_.all_reduce(comm_, data, count, types_.type(values.type),
+                            types_.operation(values.type, op)),
             "MPI_Allreduce");
     });
   }
@@ -130,12 +114,13 @@ class MpiLibrary final : public MessageGroup {
   }
 
   void check(int status, const char* call) {
-    if (status == MPI_SUCCESS) return;
+    if (status == 0) return;
     raise({"mpi", fmt::format("expected {} to succeed on rank {}", call, rank()),
            fmt::format("MPI error {}", status)});
   }
 
-  MPI_Comm comm_;
+  const MpiFunctions& mpi_ = loaded_mpi();
+  MpiHandle comm_;
   MpiTypes types_;
 };
 

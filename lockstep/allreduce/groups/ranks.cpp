@@ -6,7 +6,7 @@
 
 #include "lockstep/allreduce/algorithm/message_group.h"
 #include "lockstep/allreduce/member/one_member.h"
-#include "lockstep/allreduce/transport/mpi_transport.h"
+#include "lockstep/allreduce/transport/mpi/mpi_transport.h"
 #include "lockstep/allreduce/transport/transport.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -35,7 +35,7 @@ int node_of(const Communicator& ranks, int rank) {
 }
 
 bool is_over_mpi(const Communicator& ranks) {
-  return ranks.size() > 1 && mpi_communicator(*ranks.impl()->transport()) != MPI_COMM_NULL;
+  return ranks.size() > 1 && mpi_communicator(*ranks.impl()->transport()) != 0;
 }
 
 Communicator ranks_of_node(const Communicator& ranks) {

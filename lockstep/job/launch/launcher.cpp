@@ -8,6 +8,8 @@
 namespace lockstep::inline v0::job {
 namespace {
 
+using enum allreduce::MpiKind;
+
 std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = environment(name);
   if (text == nullptr) return std::nullopt;
@@ -19,9 +21,16 @@ std::optional<int> number(const Environment& environment, const char* name) {
 
 Launch detect_launch(const Environment& environment) {
   if (const auto ranks = number(environment, "OMPI_COMM_WORLD_SIZE"))
-    return {true, number(environment, "OMPI_COMM_WORLD_RANK").value_or(0), *ranks, "mpirun"};
+    return {true,   number(environment, "OMPI_COMM_WORLD_RANK").value_or(0),
+            *ranks, "mpirun",
+            true,   {open_mpi}};
   if (const auto rank = number(environment, "PMI_RANK"))
-    return {true, *rank, number(environment, "PMI_SIZE").value_or(0), "a PMI launcher"};
+    return {true,
+            *rank,
+            number(environment, "PMI_SIZE").value_or(0),
+            "a PMI launcher",
+            true,
+            {mpich, open_mpi}};
   if (const auto rank = number(environment, kLaunchedRankVariable))
     return {true, *rank, number(environment, "WORLD_SIZE").value_or(0), "lockstep launch", false};
   // A batch script has SLURM_PROCID too, but is not a rank: only srun sets the number of tasks of a

@@ -1,8 +1,11 @@
-// Detects from the environment which launcher started this process. Does not need MPI.
+// Detects from the environment which launcher started this process.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <vector>
+
+#include "lockstep/allreduce/transport/mpi/mpi_loader.h"
 
 namespace lockstep::inline v0::job {
 
@@ -14,6 +17,8 @@ struct Launch {
   int ranks = 1;         ///< 0 if unknown
   std::string launcher;  ///< human-readable name; empty without one
   bool connects = true;  ///< whether it connects MPI ranks; a plain srun does not
+  /// The kinds of MPI whose ranks it connects, the likeliest first.
+  std::vector<allreduce::MpiKind> mpi = {allreduce::MpiKind::open_mpi, allreduce::MpiKind::mpich};
 };
 
 /// Set by `lockstep launch`, whose ranks share its output.

@@ -48,6 +48,8 @@ struct TrainBegin {
   std::string strategy;                 ///< name of the strategy, as for `--strategy`
   std::string allreduce;                ///< route of gradients, as for `--allreduce`
   std::string allreduce_reason;         ///< why the route was chosen; empty if there was no choice
+  std::string transport = "none";       ///< what carries messages between ranks: mpi, tcp
+  std::string transport_reason;         ///< Session::transport_reason()
   int world_size = 1;                   ///< number of replicas
   int ranks = 1;                        ///< number of ranks
   int nodes = 1;                        ///< number of hosts

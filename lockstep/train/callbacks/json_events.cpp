@@ -120,6 +120,8 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"strategy", begin.strategy},
                 {"allreduce", begin.allreduce},
                 {"allreduce_reason", begin.allreduce_reason},
+                {"transport", begin.transport},
+                {"transport_reason", begin.transport_reason},
                 {"global_batch", begin.global_batch},
                 {"per_replica_batch", begin.per_replica_batch},
                 {"micro_batch", begin.micro_batch},

@@ -145,11 +145,13 @@ void ProgressBar::print_details() {
                        begin_.records, bytes, begin_.shares);
   print_lines(table);
   print_line(fmt::format(
-      "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
-      "ready "
-      "after {:.2f} s",
+      "all-reduce {}{}; {}at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
+      "ready after {:.2f} s",
       begin_.allreduce,
       begin_.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin_.allreduce_reason),
+      begin_.ranks == 1
+          ? ""
+          : fmt::format("messages over {} ({}); ", begin_.transport, begin_.transport_reason),
       counted(begin_.per_replica_batch, "sample"), begin_.micro_batch,
       counted(begin_.steps_per_epoch, "step"), begin_.seed, begin_.start_seconds));
 }

@@ -26,6 +26,7 @@ using checkpoint::ScratchDirectory;
 using launch::HostRanks;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 using Words = std::vector<std::string>;
@@ -66,7 +67,10 @@ TEST(Launch, TrainsAsMpirunDoes) {
   EXPECT_EQ(result.event("end")["parameter_hash"], by_mpirun.event("end")["parameter_hash"]);
   EXPECT_EQ(result.losses(), by_mpirun.losses());
   EXPECT_EQ(result.event("start")["ranks"], 3);
-  EXPECT_THAT(result.event("start")["allreduce_reason"], HasSubstr("messages over tcp"));
+  EXPECT_EQ(by_mpirun.event("start")["transport"], "mpi");
+  EXPECT_THAT(by_mpirun.event("start")["transport_reason"], ContainsRegex("MPI v.* of mpirun"));
+  EXPECT_EQ(result.event("start")["transport"], "tcp");
+  EXPECT_EQ(result.event("start")["transport_reason"], "RANK and WORLD_SIZE");
 }
 
 TEST(Launch, TellsEachRankWhoItIs) {

@@ -1,11 +1,10 @@
 // Messages over MPI.
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 #include <optional>
 
+#include "lockstep/allreduce/transport/mpi/mpi_functions.h"
 #include "lockstep/allreduce/transport/transport.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -14,10 +13,11 @@ namespace lockstep::inline v0::allreduce {
 /// this rank's node; without it, MPI knows which ranks are on one (MPI_COMM_TYPE_SHARED). Destroy
 /// the transport before MPI_Finalize. Only one thread of a process may be in MPI at a time
 /// (MPI_THREAD_SERIALIZED), so all of them have one turn. Throws Error (communication).
-std::shared_ptr<Transport> make_mpi_transport(MPI_Comm ranks, std::optional<int> node = {});
+std::shared_ptr<Transport> make_mpi_transport(const MpiFunctions& mpi, MpiHandle ranks,
+                                              std::optional<int> node = {});
 
-/// The communicator of a transport that make_mpi_transport() made, or of a subset of one;
-/// MPI_COMM_NULL for others.
-MPI_Comm mpi_communicator(const Transport& transport);
+/// The communicator of a transport that make_mpi_transport() made, or of a subset of one; 0 for
+/// others.
+MpiHandle mpi_communicator(const Transport& transport);
 
 }  // namespace lockstep::inline v0::allreduce
