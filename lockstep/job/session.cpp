@@ -41,6 +41,7 @@
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/trace/recording.h"
 #include "lockstep/job/failure.h"
+#include "lockstep/job/failure_comparison.h"
 #include "lockstep/job/launch/launcher.h"
 #include "lockstep/job/launch/rendezvous.h"
 #include "lockstep/job/launch/start_monitor.h"

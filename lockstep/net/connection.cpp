@@ -111,16 +111,16 @@ void Connection::close(std::string reason) {
   reason_ = std::move(reason);
 }
 
-void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame,
+void send_last_frame(const std::vector<FrameChannel*>& channels, const Frame& frame,
                      std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (Connection* connection : connections) connection->send(frame);
+  for (FrameChannel* channel : channels) channel->send(frame);
   for (;;) {
     std::vector<pollfd> interests;
-    for (Connection* connection : connections) {
-      connection->receive();
-      connection->finish_sending();
-      if (connection->is_open()) interests.push_back(connection->interest());
+    for (FrameChannel* channel : channels) {
+      channel->receive();
+      channel->finish_sending();
+      if (channel->is_open()) interests.push_back(channel->interest());
     }
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())

@@ -75,34 +75,49 @@ class FrameReader {
   bool broken_ = false;
 };
 
-/// send() and receive() do not block; poll interest() between calls.
-class Connection {
+/// Frames to and from one peer. send() and receive() do not block; poll interest() between calls.
+class FrameChannel {
+ public:
+  virtual ~FrameChannel() = default;
+
+  virtual bool is_open() const = 0;
+  /// Why it is not open, human-readable: "its connection closed".
+  virtual const std::string& reason() const = 0;
+  /// The events to poll for.
+  virtual pollfd interest() const = 0;
+
+  /// Sends as much as the system accepts; receive() sends the rest. Throws CheckFailure for a body
+  /// longer than the limit.
+  virtual void send(const Frame& frame) = 0;
+  /// Whether the system has accepted all frames.
+  virtual bool is_flushed() const = 0;
+  /// Sends queued bytes, returns the frames that have arrived, and detects whether the peer has
+  /// closed. Reads at most 64 KiB; poll for more.
+  virtual std::vector<Frame> receive() = 0;
+
+  /// Once all frames are sent, shuts down the sending side; the peer reads the data in flight, then
+  /// end of file. May be called repeatedly.
+  virtual void finish_sending() = 0;
+  virtual void close(std::string reason) = 0;
+};
+
+/// Frames over a TCP connection.
+class Connection final : public FrameChannel {
  public:
   /// Not open.
   Connection() : Connection(FileDescriptor(), FrameLimits()) {}
   /// `socket`: connected and non-blocking, of an authenticated peer (authentication.h).
   Connection(FileDescriptor socket, const FrameLimits& limits);
 
-  bool is_open() const { return socket_.is_open(); }
-  /// Why it is not open, human-readable: "its connection closed".
-  const std::string& reason() const { return reason_; }
+  bool is_open() const override { return socket_.is_open(); }
+  const std::string& reason() const override { return reason_; }
   const FileDescriptor& socket() const { return socket_; }
-  /// The events to poll for.
-  pollfd interest() const;
-
-  /// Sends as much as the system accepts; receive() sends the rest. Throws CheckFailure for a body
-  /// longer than the limit.
-  void send(const Frame& frame);
-  /// Whether the system has accepted all frames.
-  bool is_flushed() const { return outgoing_.empty(); }
-  /// Sends queued bytes, returns the frames that have arrived, and detects whether the peer has
-  /// closed. Reads at most 64 KiB; poll for more.
-  std::vector<Frame> receive();
-
-  /// Once all frames are sent, shuts down the sending side; the peer reads the data in flight, then
-  /// end of file. May be called repeatedly.
-  void finish_sending();
-  void close(std::string reason);
+  pollfd interest() const override;
+  void send(const Frame& frame) override;
+  bool is_flushed() const override { return outgoing_.empty(); }
+  std::vector<Frame> receive() override;
+  void finish_sending() override;
+  void close(std::string reason) override;
 
  private:
   void flush();
@@ -116,9 +131,9 @@ class Connection {
   std::string reason_;
 };
 
-/// Sends `frame` on all `connections` and waits until each peer has closed, or for `limit`.
+/// Sends `frame` on all `channels` and waits until each peer has closed, or for `limit`.
 /// Received frames are discarded.
-void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame,
+void send_last_frame(const std::vector<FrameChannel*>& channels, const Frame& frame,
                      std::chrono::milliseconds limit);
 
 }  // namespace lockstep::inline v0::net

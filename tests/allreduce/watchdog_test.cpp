@@ -22,8 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/allreduce/watchdog/coordinator.h"
-#include "lockstep/allreduce/watchdog/member.h"
+#include "lockstep/allreduce/watchdog/connect.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -159,11 +158,11 @@ class WatchdogOfRanks : public ::testing::Test {
   static constexpr int kRanks = 3;
 
   void start(double timeout) {
-    auto coordinator = std::make_unique<Coordinator>(kRanks, "host-0", timeout, timeout / 10);
+    auto coordinator = make_coordinator(kRanks, "host-0", timeout, timeout / 10);
     const Invitation invitation = coordinator->invitation();
     launch(0, std::move(coordinator), timeout);
     for (int rank = 1; rank < kRanks; ++rank)
-      launch(rank, std::make_unique<Member>(rank, fmt::format("host-{}", rank), invitation),
+      launch(rank, make_member(rank, fmt::format("host-{}", rank), invitation),
              timeout);
   }
 
@@ -259,7 +258,7 @@ TEST_F(WatchdogOfRanks, LeaveByAnExceptionWithoutAFalseAlarm) {
 
 // Like the end of rank 0's process: its sockets close without a goodbye.
 TEST(WatchdogWithoutRankZero, OneRankPerHostPrints) {
-  auto coordinator = std::make_unique<Coordinator>(3, "G", kLong, 0.05);
+  auto coordinator = make_coordinator(3, "G", kLong, 0.05);
   std::array<Activity, 2> activities;
   std::array<Reported, 2> reported;
   std::vector<std::unique_ptr<Watchdog>> watchdogs;
@@ -274,7 +273,7 @@ TEST(WatchdogWithoutRankZero, OneRankPerHostPrints) {
   const Invitation invitation = coordinator->invitation();
   for (std::size_t i = 0; i < 2; ++i)
     watchdogs.push_back(std::make_unique<Watchdog>(
-        std::make_unique<Member>(static_cast<int>(i) + 1, "K", invitation),
+        make_member(static_cast<int>(i) + 1, "K", invitation),
         std::vector<const Activity*>{&activities[i]}, options(kLong, reported[i], "K")));
   joined = true;
   rank_zero.join();

@@ -29,7 +29,7 @@ def planted(table, name, text):
 
 def main():
     table, source, output = map(pathlib.Path, sys.argv[1:])
-    name = "/".join(source.parts[-3:])
+    name = "/".join(source.parts[len(source.parts) - source.parts[::-1].index("lockstep"):])
     text = planted(tomllib.loads(table.read_text()), name, source.read_text())
     if not output.is_file() or output.read_text() != text:
         output.parent.mkdir(parents=True, exist_ok=True)

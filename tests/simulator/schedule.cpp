@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/launch/admission.h"
+#include "tests/simulator/watch.h"
 #include "tests/support/simulated_network.h"
 
 namespace lockstep::inline v0::simulator {
@@ -428,6 +429,10 @@ class Run {
 
 }  // namespace
 
-Outcome run_schedule(std::uint64_t seed) { return Run(seed).finish(); }
+Outcome run_schedule(std::uint64_t seed) {
+  if (seed % 4 == 2) return run_watch(seed);
+  if (seed % 8 == 3) return run_failures(seed);
+  return Run(seed).finish();
+}
 
 }  // namespace lockstep::inline v0::simulator

@@ -19,28 +19,13 @@ std::optional<Finding> reported_here(const std::optional<Verdict>& verdict) {
 
 }  // namespace
 
-Coordinator::Coordinator(int ranks, std::string host, double stall_timeout, double heartbeat,
-                         const std::vector<std::string>& addresses)
-    : peers_(static_cast<std::size_t>(ranks)), views_(static_cast<std::size_t>(ranks)) {
-  views_.front().host = host;
+Coordinator::Coordinator(int ranks, Invitation invitation, std::unique_ptr<Entrance> entrance)
+    : invitation_(std::move(invitation)),
+      entrance_(std::move(entrance)),
+      peers_(static_cast<std::size_t>(ranks)),
+      views_(static_cast<std::size_t>(ranks)) {
+  views_.front().host = invitation_.host;
   for (RankView& view : std::span(views_).subspan(1)) view.host = "?";
-  const auto secret = net::JobSecret::draw();
-  invitation_ = {.secret = secret.text(),
-                 .host = std::move(host),
-                 .stall_timeout = stall_timeout,
-                 .heartbeat = heartbeat};
-  if (ranks == 1) return;
-  std::vector<net::Listener> listeners;
-  for (const std::string& address : addresses) {
-    listeners.emplace_back(address, std::uint16_t{0});
-    invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
-  }
-  if (addresses.empty()) {
-    listeners.emplace_back();
-    for (const std::string& address : net::addresses_for_other_hosts())
-      invitation_.endpoints.push_back({.address = address, .port = listeners.back().port()});
-  }
-  pending_.emplace(std::move(listeners), secret, net::kWatchPurpose);
 }
 
 int Coordinator::reported() const {
@@ -50,8 +35,8 @@ int Coordinator::reported() const {
 }
 
 void Coordinator::add_interests(std::vector<pollfd>& interests) const {
-  if (pending_) pending_->add_interests(interests, now_);
-  for (const Newcomer& newcomer : newcomers_) interests.push_back(newcomer.connection.interest());
+  if (entrance_) entrance_->add_interests(interests, now_);
+  for (const Newcomer& newcomer : newcomers_) interests.push_back(newcomer.connection->interest());
   for (const Peer& peer : peers_)
     if (peer.connection) interests.push_back(peer.connection->interest());
 }
@@ -66,31 +51,30 @@ std::optional<Finding> Coordinator::receive(double now) {
 }
 
 void Coordinator::accept_connections(double now) {
-  if (!pending_) return;
-  for (FileDescriptor& socket : pending_->advance(now))
-    newcomers_.push_back(
-        {.connection = net::Connection(std::move(socket), kMessageLimits), .since = now});
+  if (!entrance_) return;
+  for (auto& connection : entrance_->arrivals(now))
+    newcomers_.push_back({.connection = std::move(connection), .since = now});
   std::erase_if(newcomers_, [&](Newcomer& newcomer) {
-    return admit(newcomer, now) || !newcomer.connection.is_open() ||
+    return admit(newcomer, now) || !newcomer.connection->is_open() ||
            now - newcomer.since > kHelloPatience;
   });
 }
 
 /// Returns whether the newcomer is a missing rank and has been accepted as a peer.
 bool Coordinator::admit(Newcomer& newcomer, double now) {
-  const std::vector<net::Frame> messages = newcomer.connection.receive();
+  const std::vector<net::Frame> messages = newcomer.connection->receive();
   if (messages.empty()) return false;
   const auto hello =
       messages.front().is(Kind::hello) ? read_hello(messages.front().body) : std::nullopt;
   const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
   if (!hello || rank < 1 || rank >= peers_.size() || views_[rank].link != Link::connected ||
       !views_[rank].replicas.empty()) {
-    newcomer.connection.close("not a missing rank");
+    newcomer.connection->close("not a missing rank");
     return false;
   }
   // A rank that has not reported yet may connect again over another address.
   Peer& peer = peers_[rank];
-  peer.connection.emplace(std::move(newcomer.connection));
+  peer.connection = std::move(newcomer.connection);
   peer.connection->send(Kind::welcome);
   peer.connection->send({Kind::beat, write_beat(views_.front().replicas)});
   views_[rank].host = hello->host;
@@ -161,10 +145,10 @@ std::optional<Finding> Coordinator::liveness_finding() const {
   return reported_here(judge_liveness(views_, invitation_.stall_timeout, buckets_));
 }
 
-std::vector<net::Connection*> Coordinator::connections() {
-  std::vector<net::Connection*> all;
+std::vector<net::FrameChannel*> Coordinator::connections() {
+  std::vector<net::FrameChannel*> all;
   for (Peer& peer : peers_)
-    if (peer.connection && peer.connection->is_open()) all.push_back(&*peer.connection);
+    if (peer.connection && peer.connection->is_open()) all.push_back(peer.connection.get());
   return all;
 }
 
@@ -174,7 +158,7 @@ void Coordinator::broadcast_failure(const std::string& text, std::chrono::millis
 
 void Coordinator::announce_error(double now) {
   ending_until_ = now + kEndingSeconds;
-  for (net::Connection* connection : connections()) connection->send(Kind::ending);
+  for (net::FrameChannel* connection : connections()) connection->send(Kind::ending);
 }
 
 void Coordinator::send_goodbye(bool after_error, std::chrono::milliseconds limit) {

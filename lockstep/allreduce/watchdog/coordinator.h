@@ -1,6 +1,7 @@
 // Rank 0's part in the watchdog: receives the reports of all ranks and judges.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,18 +9,26 @@
 #include "lockstep/allreduce/watchdog/agent.h"
 #include "lockstep/allreduce/watchdog/message.h"
 #include "lockstep/allreduce/watchdog/verdict.h"
-#include "lockstep/net/authentication.h"
+#include "lockstep/net/connection.h"
 
 namespace lockstep::inline v0::allreduce {
 
+/// Where other ranks arrive at rank 0.
+class Entrance {
+ public:
+  virtual ~Entrance() = default;
+  /// The authenticated connections that have arrived.
+  virtual std::vector<std::unique_ptr<net::FrameChannel>> arrivals(double now) = 0;
+  /// Adds the descriptors to poll for more.
+  virtual void add_interests(std::vector<pollfd>& interests, double now) const = 0;
+};
+
 class Coordinator final : public Agent {
  public:
-  /// `ranks`: number of ranks of the job; 1: no connections. `addresses`: numeric addresses of this
-  /// host to listen on; empty: all. Throws Error (communication) if it cannot listen.
-  Coordinator(int ranks, std::string host, double stall_timeout, double heartbeat,
-              const std::vector<std::string>& addresses = {"127.0.0.1"});
+  /// `ranks`: number of ranks of the job. `invitation`: how the others connect to `entrance`, which
+  /// is null if there are none.
+  Coordinator(int ranks, Invitation invitation, std::unique_ptr<Entrance> entrance);
 
-  /// How the other ranks connect.
   const Invitation& invitation() const { return invitation_; }
   /// Number of other ranks that have connected and reported.
   int reported() const;
@@ -37,11 +46,11 @@ class Coordinator final : public Agent {
  private:
   /// An authenticated connection whose rank is not known yet.
   struct Newcomer {
-    net::Connection connection;
+    std::unique_ptr<net::FrameChannel> connection;
     double since = 0;
   };
   struct Peer {
-    std::optional<net::Connection> connection;
+    std::unique_ptr<net::FrameChannel> connection;
     double received_at = 0;
   };
 
@@ -51,10 +60,10 @@ class Coordinator final : public Agent {
   void process(int rank, const net::Frame& message, double now);
   std::optional<Finding> liveness_finding() const;
   std::optional<Finding> warning(const std::optional<LongWait>& wait);
-  std::vector<net::Connection*> connections();
+  std::vector<net::FrameChannel*> connections();
 
   Invitation invitation_;
-  std::optional<net::PendingConnections> pending_;
+  std::unique_ptr<Entrance> entrance_;
   double now_ = 0;  // time of the last call
   std::vector<Newcomer> newcomers_;
   std::vector<Peer> peers_;      // by rank; element 0 is unused

@@ -1,15 +1,8 @@
 #include "lockstep/allreduce/watchdog/member.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <span>
-#include <thread>
 #include <utility>
-
-#include "lockstep/base/error.h"
-#include "lockstep/net/authentication.h"
 
 namespace lockstep::inline v0::allreduce {
 namespace {
@@ -18,84 +11,18 @@ using Kind = MessageKind;
 using Link = RankView::Link;
 using std::chrono::milliseconds;
 
-// Timeouts for an address. The second round is for slow hosts.
-constexpr std::array kPatience = {milliseconds(1000), milliseconds(5000)};
-constexpr milliseconds kPause(20);  // before the next attempt if rank 0 has no free slot
-
-/// Waits for the reply to a hello.
-bool is_welcomed(net::Connection& connection, milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (;;) {
-    for (const net::Frame& message : connection.receive())
-      if (message.is(Kind::welcome)) return true;
-    const auto left =
-        std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    if (left <= 0 || !connection.is_open()) return false;
-    pollfd interest = connection.interest();
-    poll(&interest, 1, static_cast<int>(left));
-  }
-}
-
-std::optional<net::Connection> try_connect(const net::Endpoint& endpoint, const Hello& hello,
-                                           const net::JobSecret& secret, milliseconds limit,
-                                           std::string& why) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
-  if (!socket.is_open()) return std::nullopt;
-  while (!net::authenticate(socket, secret, net::kWatchPurpose, limit, why)) {
-    if (why != net::kClosedByPeer || std::chrono::steady_clock::now() >= deadline)
-      return std::nullopt;
-    std::this_thread::sleep_for(kPause);
-    socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
-    if (!socket.is_open()) return std::nullopt;
-  }
-  net::Connection connection(std::move(socket), kMessageLimits);
-  connection.send({Kind::hello, write_hello(hello)});
-  if (is_welcomed(connection, limit)) return connection;
-  why = "the listener there did not answer";
-  return std::nullopt;
-}
-
-net::Connection connect_to_rank_zero(const Hello& hello, const Invitation& invitation) {
-  const net::JobSecret secret(invitation.secret, "watchdog");
-  std::vector<std::string> tried;
-  for (const milliseconds limit : kPatience) {
-    tried.clear();
-    for (const net::Endpoint& endpoint : invitation.endpoints) {
-      std::string why;
-      if (auto connection = try_connect(endpoint, hello, secret, limit, why))
-        return std::move(*connection);
-      tried.push_back(fmt::format("{} port {} ({})", endpoint.address, endpoint.port, why));
-    }
-  }
-  throw Error(ErrorCategory::communication, "watchdog",
-              fmt::format("expected a TCP connection from rank {} (host {}) to rank 0 (host {})",
-                          hello.rank, hello.host, invitation.host),
-              fmt::format("tried {}", tried.empty() ? "no address"
-                                                    : fmt::format("{}", fmt::join(tried, ", "))));
-}
-
-/// An identifier of the job, derived from the secret: known to all its ranks, unpredictable for
-/// others.
-std::string name_of_job(const Invitation& invitation) {
-  std::string name;
-  for (const std::uint8_t byte :
-       net::JobSecret(invitation.secret, "watchdog").mac("name of the job"))
-    name += fmt::format("{:02x}", byte);
-  return name;
-}
-
 }  // namespace
 
-Member::Member(int rank, std::string host, const Invitation& invitation)
+Member::Member(int rank, std::string host, const Invitation& invitation, std::string job,
+               std::unique_ptr<net::FrameChannel> connection)
     : rank_(rank),
       host_(std::move(host)),
-      job_(name_of_job(invitation)),
+      job_(std::move(job)),
       stall_timeout_(invitation.stall_timeout),
       // Rank 0 judges first because it has more information.
-      grace_(2 * invitation.heartbeat + 1) {
+      grace_(2 * invitation.heartbeat + 1),
+      connection_(std::move(connection)) {
   rank_zero_.host = invitation.host;
-  connection_ = connect_to_rank_zero({.rank = rank, .host = host_}, invitation);
 }
 
 void Member::add_interests(std::vector<pollfd>& interests) const {
@@ -177,7 +104,7 @@ void Member::announce_error(double now) {
 
 void Member::send_goodbye(bool after_error, milliseconds limit) {
   if (connection_)
-    net::send_last_frame({&*connection_}, {Kind::goodbye, write_goodbye(after_error)}, limit);
+    net::send_last_frame({connection_.get()}, {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 
 }  // namespace lockstep::inline v0::allreduce

@@ -2,6 +2,7 @@
 // watches rank 0. After rank 0 has left, this rank watches itself.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,9 +15,10 @@ namespace lockstep::inline v0::allreduce {
 
 class Member final : public Agent {
  public:
-  /// Connects to rank 0, whose Coordinator must be running; tries its addresses in turn. Throws
-  /// Error (communication) that lists the attempts. `host`: the host of this rank.
-  Member(int rank, std::string host, const Invitation& invitation);
+  /// `host`: the host of this rank. `job`: a text that identifies the job, the same on its ranks.
+  /// `connection`: to rank 0, which has welcomed this rank.
+  Member(int rank, std::string host, const Invitation& invitation, std::string job,
+         std::unique_ptr<net::FrameChannel> connection);
 
   int rank() const override { return rank_; }
   void add_interests(std::vector<pollfd>& interests) const override;
@@ -39,7 +41,7 @@ class Member final : public Agent {
   std::string job_;
   double stall_timeout_;
   double grace_;
-  std::optional<net::Connection> connection_;  // none once rank 0 has left
+  std::unique_ptr<net::FrameChannel> connection_;  // none once rank 0 has left
   RankView rank_zero_;
   double received_at_ = 0;
   double ending_until_ = 0;

@@ -20,9 +20,8 @@
 #include <utility>
 
 #include "lockstep/allreduce/transport/job_texts.h"
-#include "lockstep/allreduce/watchdog/coordinator.h"
+#include "lockstep/allreduce/watchdog/connect.h"
 #include "lockstep/allreduce/watchdog/final_message.h"
-#include "lockstep/allreduce/watchdog/member.h"
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/allreduce/watchdog/rendezvous.h"
 #include "lockstep/base/error.h"
@@ -279,7 +278,7 @@ Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions option
   options = complete(std::move(options));
   if (options.stall_timeout == 0) return;
   auto agent =
-      std::make_unique<Coordinator>(1, options.host, options.stall_timeout, options.heartbeat);
+      make_coordinator(1, options.host, options.stall_timeout, options.heartbeat);
   thread_ = std::make_unique<Thread>(std::move(agent), unowned(replicas), std::move(options));
 }
 
@@ -294,8 +293,8 @@ Watchdog::Watchdog(const Communicator& ranks, std::vector<const Activity*> repli
   const std::vector<std::string> addresses = addresses_for_ranks(ranks);
   try {
     if (rank == 0) {
-      coordinator = std::make_unique<Coordinator>(ranks.size(), options.host, options.stall_timeout,
-                                                  options.heartbeat, addresses);
+      coordinator = make_coordinator(ranks.size(), options.host, options.stall_timeout,
+                                     options.heartbeat, addresses);
       mine = write_invitation(coordinator->invitation());
     }
   } catch (const Error& caught) {
@@ -309,7 +308,7 @@ Watchdog::Watchdog(const Communicator& ranks, std::vector<const Activity*> repli
   options.heartbeat = invitation->heartbeat;
   try {
     std::unique_ptr<Agent> agent = std::move(coordinator);
-    if (!agent) agent = std::make_unique<Member>(rank, options.host, *invitation);
+    if (!agent) agent = make_member(rank, options.host, *invitation);
     thread_ = std::make_unique<Thread>(std::move(agent), unowned(replicas), std::move(options));
   } catch (const Error& caught) {
     error = caught.message();

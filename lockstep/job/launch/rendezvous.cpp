@@ -217,7 +217,7 @@ JobTable admit_all(const Task& task, const net::JobSecret& secret, const JoinReq
   Admission admission(mine);
   std::list<Guest> guests;
   const auto tell_all = [&](const Frame& frame) {
-    std::vector<Connection*> all;
+    std::vector<net::FrameChannel*> all;
     for (Guest& guest : guests)
       if (guest.rank >= 0) all.push_back(&guest.link);
     net::send_last_frame(all, frame, milliseconds(10'000));

@@ -12,8 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/allreduce/watchdog/coordinator.h"
-#include "lockstep/allreduce/watchdog/member.h"
+#include "lockstep/allreduce/watchdog/connect.h"
 #include "lockstep/base/error.h"
 #include "tests/allreduce/watchdog/views.h"
 
@@ -48,7 +47,7 @@ std::optional<Finding> await_finding(Agent& agent, double now) {
 class Agents : public ::testing::Test {
  protected:
   void start(int ranks) {
-    coordinator_ = std::make_unique<Coordinator>(ranks, "G", kTimeout, 1.0);
+    coordinator_ = make_coordinator(ranks, "G", kTimeout, 1.0);
     for (int rank = 1; rank < ranks; ++rank) join(rank);
     for (auto& member : members_) member->beat(0, {inside(8, 3, 0)}, kBuckets);
     await([&] { return !coordinator_->receive(0) && coordinator_->reported() == ranks - 1; });
@@ -70,9 +69,8 @@ class Agents : public ::testing::Test {
   }
 
   void join(int rank) {
-    while_listening([&] {
-      members_.push_back(std::make_unique<Member>(rank, "K", coordinator_->invitation()));
-    });
+    while_listening(
+        [&] { members_.push_back(make_member(rank, "K", coordinator_->invitation())); });
   }
 
   /// Whether rank 0 rejects a rank that connects with `invitation`.
@@ -80,7 +78,7 @@ class Agents : public ::testing::Test {
     bool refused = false;
     while_listening([&] {
       try {
-        const Member member(rank, invitation.host, invitation);
+        make_member(rank, invitation.host, invitation);
       } catch (const Error&) {
         refused = true;
       }
@@ -309,7 +307,7 @@ TEST_F(Agents, RejectUnknownConnections) {
 }
 
 TEST_F(Agents, AcceptAMemberAmongSilentConnections) {
-  coordinator_ = std::make_unique<Coordinator>(2, "G", kTimeout, 1.0);
+  coordinator_ = make_coordinator(2, "G", kTimeout, 1.0);
   std::vector<net::FileDescriptor> idle;
   std::string why;
   for (int i = 0; i < 100; ++i)
@@ -322,7 +320,7 @@ TEST_F(Agents, AcceptAMemberAmongSilentConnections) {
       std::this_thread::sleep_for(milliseconds(1));
     }
   });
-  EXPECT_NO_THROW(Member(1, "K", coordinator_->invitation()));
+  EXPECT_NO_THROW(make_member(1, "K", coordinator_->invitation()));
   done = true;
   listens.join();
 }
@@ -361,7 +359,7 @@ TEST_F(Agents, ListAttemptsIfRankZeroIsUnreachable) {
                               .endpoints = {{"127.0.0.1", closed}, {"::1", closed}}};
   std::string message;
   try {
-    const Member unreachable(3, "G", invitation);
+    make_member(3, "G", invitation);
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::communication);
     message = error.what();
