@@ -20,8 +20,12 @@ namespace {
 
 constexpr std::size_t kParts = 16;  // in one system call: a message and those after it
 constexpr std::size_t kReadAhead = 4096;
-// Bytes that one process may move before the others have their turn.
-constexpr std::size_t kShare = std::size_t{1} << 20;
+// Bytes that one process may move before the others have their turn, and before this one reads what
+// it has been sent: so many stay in the caches.
+constexpr std::size_t kShare = std::size_t{64} << 10;
+// The system's buffers between processes of one host, limited for the same reason: Linux lets them
+// grow to megabytes, which on a network cover its latency, and here take 16 MiB from 12 to 17 ms.
+constexpr int kLocalBuffer = 64 << 10;
 
 class TcpEndpoint final : public Endpoint {
  public:
@@ -35,6 +39,9 @@ class TcpEndpoint final : public Endpoint {
     LOCKSTEP_CHECK_OP(connections_.size(), ==, static_cast<std::size_t>(size()));
     for (int other = 0; other < size(); ++other) {
       if (other == rank) continue;
+      if (node_of(other) == node_of(rank))
+        for (const int buffer : {SO_SNDBUF, SO_RCVBUF})
+          setsockopt(descriptor(other), SOL_SOCKET, buffer, &kLocalBuffer, sizeof(kLocalBuffer));
       epoll_event event{.events = EPOLLIN, .data = {.u32 = static_cast<std::uint32_t>(other)}};
       if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor(other), &event) != 0)
         throw Error(ErrorCategory::communication, "transport", "expected open connections",
