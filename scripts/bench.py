@@ -22,6 +22,7 @@ from bench_sequences import measure_sequences
 from bench_tables import measure_tables
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
 from bench_torch_ddp import measure_torch
+from bench_transport import measure_transport
 
 PRIMITIVES = BUILD / "tests" / "bench" / "lockstep_bench_primitives"
 TORCH = [sys.executable, str(ROOT / "scripts" / "bench_torch.py")]
@@ -175,12 +176,13 @@ PARTS = {
     "allreduce": measure_allreduce,
     "cluster": measure_cluster,
     "overlap": measure_overlap,
-    "torch": measure_torch
+    "torch": measure_torch,
+    "transport": measure_transport
 }
 # The parts of --headline.
 HEADLINE = ("accuracy", "single", "torch", "records", "replicas", "start")
-OF_TORCH = {"accuracy", "single", "start", "tables", "networks", "sequences"}
-OF_ROOT = {"cluster", "overlap"}
+OF_TORCH = {"accuracy", "single", "start", "tables", "networks", "sequences", "transport"}
+OF_ROOT = {"cluster", "overlap", "transport"}
 
 
 # those that oneDNN chooses by

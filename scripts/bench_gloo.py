@@ -14,7 +14,7 @@ import time
 import torch
 from torch import distributed
 
-SECONDS = 0.5  # of each size
+SECONDS = 0.5  # each size is measured for so long
 torch.set_num_threads(1)
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank,
