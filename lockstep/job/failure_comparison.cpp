@@ -24,13 +24,12 @@ FailureComparison::FailureComparison(const Failure& mine, allreduce::Transport& 
   std::vector<allreduce::Slice> chunks;
   for (std::size_t rank = 0; rank < all_.size(); ++rank)
     chunks.push_back({rank * sizeof(Summary), (rank + 1) * sizeof(Summary)});
-  exchange_.emplace(
-      ranks,
-      allreduce::Values{reinterpret_cast<std::byte*>(all_.data()), all_.size() * sizeof(Summary),
-                        allreduce::ElementType::uint8},
-      allreduce::ReduceOp::sum, RingReduction::Part::all_gather,
-      allreduce::RingOptions{.segment_bytes = kCacheLine, .segments_in_flight = 1}, buffers_,
-      chunks);
+  exchange_.emplace(ranks,
+                    allreduce::Values{reinterpret_cast<std::byte*>(all_.data()),
+                                      all_.size() * sizeof(Summary), allreduce::ElementType::uint8},
+                    allreduce::ReduceOp::sum, RingReduction::Part::all_gather,
+                    allreduce::RingOptions{.segment_bytes = kCacheLine, .segments_in_flight = 1},
+                    buffers_, chunks);
 }
 
 std::optional<FailureVerdict> FailureComparison::advance(double now) {

@@ -26,8 +26,8 @@ struct FailureVerdict {
 /// prints; consequences are printed only if no rank has a cause.
 class FailureComparison {
  public:
-  /// `ranks`, which nothing else uses, outlives this object. `limit`: seconds after which ranks that
-  /// have not failed count as running.
+  /// `ranks`, which nothing else uses, outlives this object. `limit`: seconds after which ranks
+  /// that have not failed count as running.
   FailureComparison(const Failure& mine, allreduce::Transport& ranks, double limit);
 
   /// Makes progress without waiting, with the turn of `ranks`; returns the verdict once it is

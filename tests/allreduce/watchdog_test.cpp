@@ -162,8 +162,7 @@ class WatchdogOfRanks : public ::testing::Test {
     const Invitation invitation = coordinator->invitation();
     launch(0, std::move(coordinator), timeout);
     for (int rank = 1; rank < kRanks; ++rank)
-      launch(rank, make_member(rank, fmt::format("host-{}", rank), invitation),
-             timeout);
+      launch(rank, make_member(rank, fmt::format("host-{}", rank), invitation), timeout);
   }
 
   void launch(int rank, std::unique_ptr<Agent> agent, double timeout) {

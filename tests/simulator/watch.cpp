@@ -120,8 +120,9 @@ class SimulatedEntrance final : public allreduce::Entrance {
   std::vector<std::pair<double, std::unique_ptr<net::FrameChannel>>> arriving_;
 };
 
-enum class Trouble { none, ends, stops, unreachable, hangs, fails };
-constexpr const char* kTroubles[] = {"none", "ends", "stops", "unreachable", "hangs", "fails"};
+enum class Trouble { none, ends, stops, unreachable, hangs, fails, returns };
+constexpr const char* kTroubles[] = {"none",  "ends",  "stops",  "unreachable",
+                                     "hangs", "fails", "returns"};
 
 struct WatchPlan {
   int ranks = 2;
@@ -132,16 +133,18 @@ struct WatchPlan {
 
 /// A rank: what it does, and its part in the watch.
 struct Rank {
-  Activity activity = {};
+  std::unique_ptr<Activity> activity = std::make_unique<Activity>();
   allreduce::ActivityAge age = {};
   std::unique_ptr<Agent> agent = {};
   std::unique_ptr<SimulatedChannel> joining = {};  // until rank 0 has welcomed it
   double next_beat = 0;
   double works_until = 0;
-  bool is_inside = false;   // it waits in a collective
+  bool is_inside = false;  // it waits in a collective
   std::uint64_t entered = 0;
-  bool is_stopped = false;  // it does nothing any more
-  bool is_hanging = false;  // its work never ends
+  bool is_stopped = false;                          // it does nothing any more
+  bool is_hanging = false;                          // its work never ends
+  std::uint64_t returns_after = ~std::uint64_t{0};  // so many collectives
+  bool has_returned = false;  // it is at the end of its session, where it waits for the others
   double fails_at = kNever;
   double leaves_at = kNever;
   bool is_over = false;
@@ -153,7 +156,7 @@ class WatchedJob {
  public:
   explicit WatchedJob(std::uint64_t seed) : network_{.random = std::mt19937_64(seed)} {
     plan_.ranks = 2 + network_.pick(network_.pick(8) == 0 ? 15 : 4);
-    plan_.trouble = static_cast<Trouble>(network_.pick(6));
+    plan_.trouble = static_cast<Trouble>(network_.pick(7));
     plan_.time = 3 + network_.uniform(6);
     plan_.culprits.insert(network_.pick(plan_.ranks));
     if (plan_.trouble == Trouble::unreachable && network_.pick(2) == 0)
@@ -181,8 +184,7 @@ class WatchedJob {
 
  private:
   void start() {
-    const Invitation invitation{
-        .host = "h0", .stall_timeout = kStall, .heartbeat = kHeartbeat};
+    const Invitation invitation{.host = "h0", .stall_timeout = kStall, .heartbeat = kHeartbeat};
     auto entrance = std::make_unique<SimulatedEntrance>();
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       ranks_.push_back(std::make_unique<Rank>());
@@ -194,8 +196,7 @@ class WatchedJob {
       ranks_.back()->joining->send({allreduce::MessageKind::hello,
                                     allreduce::write_hello({.rank = rank, .host = host(rank)})});
     }
-    ranks_[0]->agent =
-        std::make_unique<Coordinator>(plan_.ranks, invitation, std::move(entrance));
+    ranks_[0]->agent = std::make_unique<Coordinator>(plan_.ranks, invitation, std::move(entrance));
     while (std::ranges::any_of(ranks_, [](const auto& one) { return !one->agent; })) {
       if ((network_.now += kTick) > 20) throw std::string("not everybody is welcomed");
       if (ranks_[0]->agent->receive(network_.now)) throw std::string("a finding before the start");
@@ -231,12 +232,17 @@ class WatchedJob {
 
   void begin_trouble() {
     has_begun_ = true;
+    std::uint64_t most = 0;
+    for (const auto& rank : ranks_) most = std::max(most, rank->entered);
+    if (plan_.trouble == Trouble::none)
+      for (const auto& rank : ranks_) rank->returns_after = most + 1;
     for (const int culprit : plan_.culprits) {
       Rank& rank = *ranks_[static_cast<std::size_t>(culprit)];
       if (plan_.trouble == Trouble::ends) end(rank);
       if (plan_.trouble == Trouble::stops) rank.is_stopped = true;
       if (plan_.trouble == Trouble::hangs) rank.is_hanging = true;
       if (plan_.trouble == Trouble::fails) rank.fails_at = network_.now;
+      if (plan_.trouble == Trouble::returns) rank.returns_after = rank.entered;
       if (plan_.trouble != Trouble::unreachable) continue;
       for (int other = 0; other < plan_.ranks; ++other)
         if (other == culprit || culprit == 0)
@@ -267,7 +273,7 @@ class WatchedJob {
 
   std::optional<Finding> beat(Rank& rank) {
     rank.next_beat = network_.now + kHeartbeat;
-    return rank.agent->beat(network_.now, {rank.age.update(rank.activity.state(), network_.now)},
+    return rank.agent->beat(network_.now, {rank.age.update(rank.activity->state(), network_.now)},
                             {});
   }
 
@@ -275,19 +281,36 @@ class WatchedJob {
   /// collective fails, after another rank's error, fails too.
   void work(Rank& rank) {
     if (network_.now >= rank.fails_at) return fail(rank);
+    if (!rank.is_inside && rank.entered >= rank.returns_after) return leave(rank);
     if (!rank.is_inside && !rank.is_hanging && network_.now >= rank.works_until) {
-      rank.activity.enter("all_reduce", 0);
+      rank.activity->enter("all_reduce", 0);
       rank.is_inside = true;
       ++rank.entered;
     }
     const bool all_are_there =
         std::ranges::all_of(ranks_, [&](const auto& one) { return one->entered >= rank.entered; });
     if (rank.is_inside && all_are_there) {
-      rank.activity.leave();
+      rank.activity->leave();
       rank.is_inside = false;
-      rank.activity.set_phase(Phase::compute);
+      rank.activity->set_phase(Phase::compute);
       rank.works_until = network_.now + network_.uniform(3);
     }
+  }
+
+  /// As at the end of a session: everybody waits for the others, and leaves.
+  void leave(Rank& rank) {
+    if (!rank.has_returned) {
+      rank.has_returned = true;
+      rank.activity = std::make_unique<Activity>(allreduce::kCollectivesBeforeTheEnd +
+                                                 rank.activity->state().left);
+      rank.activity->set_phase(Phase::ending);
+      rank.activity->enter("the end of the job");
+    }
+    if (!std::ranges::all_of(ranks_, [](const auto& one) { return one->has_returned; })) return;
+    if (rank.leaves_at == kNever) rank.leaves_at = network_.now + network_.uniform(3);
+    if (network_.now < rank.leaves_at) return;
+    rank.agent->send_goodbye(false, std::chrono::milliseconds(0));
+    end(rank);
   }
 
   void fail(Rank& rank) {
@@ -315,11 +338,9 @@ class WatchedJob {
   }
 
   void check() const {
-    const bool must_end = plan_.trouble != Trouble::none;
     for (int number = 0; number < plan_.ranks; ++number) {
       const Rank& rank = *ranks_[static_cast<std::size_t>(number)];
-      if (must_end && !rank.is_over && !rank.is_stopped)
-        throw fmt::format("rank {} goes on", number);
+      if (!rank.is_over && !rank.is_stopped) throw fmt::format("rank {} goes on", number);
       if (!rank.finding) continue;
       const std::string& text = rank.finding->text;
       if (plan_.trouble == Trouble::none || plan_.trouble == Trouble::fails) {
@@ -328,15 +349,18 @@ class WatchedJob {
         continue;
       }
       // Who is cut off sees rank 0 as lost; all others name who it is.
-      const bool is_apart = plan_.trouble == Trouble::unreachable && plan_.culprits.contains(number);
+      const bool is_apart =
+          plan_.trouble == Trouble::unreachable && plan_.culprits.contains(number);
       const bool is_right = is_apart && number != 0 ? named(text) == 0
                             : is_apart              ? named(text) != 0
                                                     : plan_.culprits.contains(named(text));
       if (!is_right) throw fmt::format("rank {} named the wrong rank: {}", number, text);
-      // The end of a process needs no timeout.
-      if (plan_.trouble == Trouble::ends &&
-          rank.found_at > plan_.time + 2 * network_.longest_delay + kHeartbeat)
-        throw fmt::format("rank {} found late that a process had ended", number);
+      // The end of a process needs no timeout, and that of a session little time: that of the work
+      // before the collective that cannot complete.
+      const bool is_late = rank.found_at > plan_.time + 2 * network_.longest_delay + kHeartbeat +
+                                               (plan_.trouble == Trouble::returns ? 6 : 0);
+      if (is_late && (plan_.trouble == Trouble::ends || plan_.trouble == Trouble::returns))
+        throw fmt::format("rank {} found the end of another late", number);
     }
   }
 
@@ -422,8 +446,8 @@ class FailingJob {
 
   void check() const {
     std::set<std::string> printed;
-    const bool has_cause =
-        std::ranges::any_of(ranks_, [](const FailingRank& rank) { return !rank.failure.consequence; });
+    const bool has_cause = std::ranges::any_of(
+        ranks_, [](const FailingRank& rank) { return !rank.failure.consequence; });
     int status = 0;
     for (const FailingRank& rank : ranks_) {
       if (rank.fails_at == kNever) continue;

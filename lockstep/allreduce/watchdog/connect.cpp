@@ -55,14 +55,13 @@ bool is_welcomed(net::Connection& connection, milliseconds limit) {
 }
 
 std::unique_ptr<net::FrameChannel> try_connect(const net::Endpoint& endpoint, const Hello& hello,
-                                           const net::JobSecret& secret, milliseconds limit,
-                                           std::string& why) {
+                                               const net::JobSecret& secret, milliseconds limit,
+                                               std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
   if (!socket.is_open()) return nullptr;
   while (!net::authenticate(socket, secret, net::kWatchPurpose, limit, why)) {
-    if (why != net::kClosedByPeer || std::chrono::steady_clock::now() >= deadline)
-      return nullptr;
+    if (why != net::kClosedByPeer || std::chrono::steady_clock::now() >= deadline) return nullptr;
     std::this_thread::sleep_for(kPause);
     socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
     if (!socket.is_open()) return nullptr;
@@ -74,15 +73,15 @@ std::unique_ptr<net::FrameChannel> try_connect(const net::Endpoint& endpoint, co
   return nullptr;
 }
 
-std::unique_ptr<net::FrameChannel> connect_to_rank_zero(const Hello& hello, const Invitation& invitation) {
+std::unique_ptr<net::FrameChannel> connect_to_rank_zero(const Hello& hello,
+                                                        const Invitation& invitation) {
   const net::JobSecret secret(invitation.secret, "watchdog");
   std::vector<std::string> tried;
   for (const milliseconds limit : kPatience) {
     tried.clear();
     for (const net::Endpoint& endpoint : invitation.endpoints) {
       std::string why;
-      if (auto connection = try_connect(endpoint, hello, secret, limit, why))
-        return connection;
+      if (auto connection = try_connect(endpoint, hello, secret, limit, why)) return connection;
       tried.push_back(fmt::format("{} port {} ({})", endpoint.address, endpoint.port, why));
     }
   }

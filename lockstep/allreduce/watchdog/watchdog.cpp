@@ -277,8 +277,7 @@ Watchdog::Watchdog(std::unique_ptr<Agent> agent, std::vector<const Activity*> re
 Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options) {
   options = complete(std::move(options));
   if (options.stall_timeout == 0) return;
-  auto agent =
-      make_coordinator(1, options.host, options.stall_timeout, options.heartbeat);
+  auto agent = make_coordinator(1, options.host, options.stall_timeout, options.heartbeat);
   thread_ = std::make_unique<Thread>(std::move(agent), unowned(replicas), std::move(options));
 }
 
