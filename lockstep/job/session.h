@@ -87,13 +87,13 @@ struct SessionOptions {
 ///     }
 class Session {
  public:
-  /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already
-  /// finalized, or if a launcher started several ranks but MPI has only one: every process would
-  /// train alone. Throws Error (input) if this is one of several tasks that were started without
-  /// MPI (job/launch/task.h), for the same reason, also if the program has initialized MPI with one
-  /// rank; for a communicator that is not one of ranks of this program; and while the process has
-  /// another session. After it has ended, another one is possible only if MPI was initialized by
-  /// the program or is not used.
+  /// Throws Error (communication) if the launcher's MPI cannot be loaded, does not support
+  /// MPI_THREAD_SERIALIZED or was already finalized, or if a launcher started several ranks but MPI
+  /// has only one: every process would train alone. Throws Error (input) if this is one of several
+  /// tasks that were started without MPI (job/launch/task.h), for the same reason, also if the
+  /// program has initialized MPI with one rank; for a communicator that is not one of ranks of this
+  /// program; and while the process has another session. After it has ended, another one is
+  /// possible only if MPI was initialized by the program or is not used.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// For code without access to the command line.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
@@ -118,8 +118,8 @@ class Session {
   /// Whether this is a rank of a job, possibly the only one; false for a process that was started
   /// alone.
   bool is_connected() const { return is_connected_; }
-  /// What carries messages between the ranks: "mpi", "tcp", or "none" for a process that was started
-  /// alone.
+  /// What carries messages between the ranks: "mpi", "tcp", or "none" for a process that was
+  /// started alone.
   std::string transport() const {
     if (!is_connected_) return "none";
     return communicator_ ? "mpi" : "tcp";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/net/socket.h"
 #include "tests/paths.h"
 
@@ -29,6 +30,13 @@ std::string output_of(const std::string& command) {
 
 std::uint16_t free_port() { return net::Listener().port(); }
 
+/// Hosts without IPv6 have no ::1.
+bool is_an_address_here(const char* address) try {
+  return net::Listener(address, std::uint16_t{0}).port() != 0;
+} catch (const Error&) {
+  return false;
+}
+
 /// Starts processes as a controller does that knows no MPI.
 struct Job {
   int ranks = 3;
@@ -38,6 +46,7 @@ struct Job {
   std::string left_out = {};    ///< a rank that is not started
   std::string beside = "true";  ///< another command, at the same time
   std::string delay = "0";      ///< seconds before rank 1 starts
+  std::string address = "127.0.0.1";
   std::uint16_t port = free_port();
 
   /// What they print; at the end "status S of R" for each.
@@ -46,9 +55,9 @@ struct Job {
         "({8}) & for r in $(seq 0 {0}); do [ \"$r\" = '{5}' ] || "
         "(e=; [ $r = 1 ] && sleep {9} && e='{4}'; env {3} LOCKSTEP_TRANSPORT=tcp RANK=$r "
         "WORLD_SIZE={6} "
-        "MASTER_ADDR=127.0.0.1 MASTER_PORT={1} $e {7} {2} 2>&1; echo status $? of $r) & done; wait",
+        "MASTER_ADDR={10} MASTER_PORT={1} $e {7} {2} 2>&1; echo status $? of $r) & done; wait",
         ranks - 1, port, what, environment, rank_one, left_out, ranks, LOCKSTEP_CONNECTED_RANK,
-        beside, delay));
+        beside, delay, address));
   }
 };
 
@@ -69,10 +78,15 @@ TEST(ConnectedJob, ComputesOnAllRanks) {
 }
 
 TEST(ConnectedJob, SendsMessagesInARing) {
-  const std::string output =
-      Job{.environment = "LOCKSTEP_ALLREDUCE=ring LOCKSTEP_JOB_SECRET=0123456789abcdef"}.run();
-  EXPECT_THAT(output, HasSubstr("3 ranks on 1 nodes by ring"));
-  EXPECT_EQ(count_of(output, "status 0"), 3) << output;
+  for (const char* address : {"127.0.0.1", "::1"}) {
+    if (!is_an_address_here(address)) continue;
+    const std::string output =
+        Job{.environment = "LOCKSTEP_ALLREDUCE=ring LOCKSTEP_JOB_SECRET=0123456789abcdef",
+            .address = address}
+            .run();
+    EXPECT_THAT(output, HasSubstr("3 ranks on 1 nodes by ring"));
+    EXPECT_EQ(count_of(output, "status 0"), 3) << output;
+  }
 }
 
 TEST(ConnectedJob, NamesTheRankThatThrows) {

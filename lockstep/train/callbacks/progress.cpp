@@ -145,13 +145,10 @@ void ProgressBar::print_details() {
                        begin_.records, bytes, begin_.shares);
   print_lines(table);
   print_line(fmt::format(
-      "all-reduce {}{}; {}at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
+      "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
       "ready after {:.2f} s",
       begin_.allreduce,
       begin_.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin_.allreduce_reason),
-      begin_.ranks == 1
-          ? ""
-          : fmt::format("messages over {} ({}); ", begin_.transport, begin_.transport_reason),
       counted(begin_.per_replica_batch, "sample"), begin_.micro_batch,
       counted(begin_.steps_per_epoch, "step"), begin_.seed, begin_.start_seconds));
 }
@@ -171,6 +168,12 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
   print_line(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
                          counted(begin.world_size, "replica"), begin.global_batch,
                          counted(begin.last_step, "step"), begin.learning_rate));
+  if (begin.ranks > 1) {
+    const std::string& interface = begin.placements.front().interface;
+    print_line(fmt::format("{} on {}; messages over {}{}: {}", counted(begin.ranks, "rank"),
+                           counted(begin.nodes, "node"), begin.transport,
+                           interface.empty() ? "" : " by " + interface, begin.transport_reason));
+  }
   if (begin.global_batch < begin.world_size)
     print_line(
         fmt::format("{} of {} replicas have no sample in a step: the global batch is smaller than "

@@ -25,8 +25,8 @@ namespace {
 using checkpoint::ScratchDirectory;
 using launch::HostRanks;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 using Words = std::vector<std::string>;
@@ -71,6 +71,14 @@ TEST(Launch, TrainsAsMpirunDoes) {
   EXPECT_THAT(by_mpirun.event("start")["transport_reason"], ContainsRegex("MPI v.* of mpirun"));
   EXPECT_EQ(result.event("start")["transport"], "tcp");
   EXPECT_EQ(result.event("start")["transport_reason"], "RANK and WORLD_SIZE");
+}
+
+TEST(Launch, PrintsWhatCarriesMessages) {
+  const Result result =
+      run(launched("--np 2", lockstep("train --model mlp --data synthetic:8x8x1,4,40 "
+                                      "--global-batch 20 --epochs 1 --checkpoint-dir none")));
+  EXPECT_THAT(result.output,
+              HasSubstr("2 ranks on 1 node; messages over tcp: RANK and WORLD_SIZE\n"));
 }
 
 TEST(Launch, TellsEachRankWhoItIs) {
