@@ -115,6 +115,10 @@ TEST(LongMpiLibrary, IsThatOfEachLauncher) {
   const char* folders = std::getenv("LOCKSTEP_OTHER_MPIS");
   if (folders == nullptr) GTEST_SKIP() << "LOCKSTEP_OTHER_MPIS is not set";
   const std::string expected = hash_under_mpirun();
+  // More ranks than cores, and root, for the mpirun of Open MPI 5.
+  const Variable policy("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+  const Variable root("OMPI_ALLOW_RUN_AS_ROOT", "1");
+  const Variable sure("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
   std::istringstream list(folders);
   for (std::string folder; std::getline(list, folder, ':');) {
     SCOPED_TRACE(folder);
