@@ -83,7 +83,7 @@ class SimulatedNetwork {
     const int from = pick(size());
     const int to = pick(size());
     if (from == to) return;
-    Link& link = links_[static_cast<std::size_t>(from * size() + to)];
+    Link& link = link_of(from, to);
     if (pick(2) == 0) return accept(endpoint(from), to, link);
     try {
       deliver(endpoint(to), from, link);
@@ -96,10 +96,10 @@ class SimulatedNetwork {
   /// others find the end of its connections.
   void end(int rank, bool at_once) {
     for (int other = 0; other < size(); ++other) {
-      Link& link = links_[static_cast<std::size_t>(rank * size() + other)];
+      Link& link = link_of(rank, other);
       link.has_ended = true;
       if (at_once) link.bytes.clear();
-      links_[static_cast<std::size_t>(other * size() + rank)].is_ignored = true;
+      link_of(other, rank).is_ignored = true;
     }
   }
 
@@ -109,6 +109,11 @@ class SimulatedNetwork {
     bool has_ended = false;   // the sender has ended
     bool is_ignored = false;  // the receiver has ended
   };
+
+  Link& link_of(int from, int to) {
+    return links_[static_cast<std::size_t>(from) * endpoints_.size() +
+                  static_cast<std::size_t>(to)];
+  }
 
   std::size_t some(std::size_t most) { return most == 0 ? 0 : 1 + random_() % most; }
 

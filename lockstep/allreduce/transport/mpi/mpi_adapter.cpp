@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "lockstep/allreduce/transport/mpi/mpi_functions.h"
@@ -13,17 +14,20 @@ namespace {
 
 // A handle of Open MPI is a pointer, one of MPICH an integer that is not 0.
 template <typename Type>
+constexpr std::size_t kHandleBytes = sizeof(Type);  // NOLINT(bugprone-sizeof-expression)
+
+template <typename Type>
 MpiHandle pack(Type handle, Type none) {
-  static_assert(sizeof(Type) <= sizeof(MpiHandle));
+  static_assert(kHandleBytes<Type> <= sizeof(MpiHandle));
   MpiHandle packed = 0;
-  if (handle != none) std::memcpy(&packed, &handle, sizeof(handle));
+  if (handle != none) std::memcpy(&packed, &handle, kHandleBytes<Type>);
   return packed;
 }
 
 template <typename Type>
 Type unpack(MpiHandle packed, Type none) {
   Type handle = none;
-  if (packed != 0) std::memcpy(&handle, &packed, sizeof(handle));
+  if (packed != 0) std::memcpy(&handle, &packed, kHandleBytes<Type>);
   return handle;
 }
 
@@ -162,7 +166,7 @@ MpiArrival arrival_of(const MPI_Status& status) {
 }
 
 int test(MpiHandle* request, MpiArrival* arrival) {
-  MPI_Request tested = unpack<MPI_Request>(*request, MPI_REQUEST_NULL);
+  auto tested = unpack<MPI_Request>(*request, MPI_REQUEST_NULL);
   MPI_Status found;
   int is_complete = 0;
   const int status = MPI_Test(&tested, &is_complete, &found);

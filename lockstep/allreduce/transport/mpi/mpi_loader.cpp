@@ -90,9 +90,8 @@ std::string description_of(const MpiFunctions& mpi) {
 std::string short_description(const std::string& whole) {
   std::string text = whole.substr(0, whole.find_first_of(",\n"));
   std::ranges::replace(text, '\t', ' ');
-  const auto repeated =
-      std::ranges::unique(text, [](char a, char b) { return a == ' ' && b == ' '; });
-  text.erase(repeated.begin(), repeated.end());
+  const auto are_spaces = [](char a, char b) { return a == ' ' && b == ' '; };
+  text.erase(std::unique(text.begin(), text.end(), are_spaces), text.end());
   return text;
 }
 
