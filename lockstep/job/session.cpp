@@ -234,16 +234,16 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   double stall_timeout = options.stall_timeout;
   if (stall_timeout > 0) stall_timeout = state_->settings.stall_timeout.value_or(stall_timeout);
   const Launch launch = detect_launch();
-  const bool owns_mpi = allreduce::program_has_mpi();
+  const bool program_has_mpi = allreduce::program_has_mpi();
   const std::optional<double>& start_timeout = state_->settings.start_timeout;
   const double limit =
       start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout);
-  const bool has_mpi = owns_mpi || (launch.launched && launch.connects);
+  const bool has_mpi = program_has_mpi || (launch.launched && launch.connects);
   const bool over_tcp = choose_tcp(state_->settings.transport == TransportChoice::automatic
                                        ? options.transport
                                        : state_->settings.transport,
                                    has_mpi);
-  if (!owns_mpi && options.communicator)
+  if (!program_has_mpi && options.communicator)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
   if (over_tcp) {

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/loaded_library.h"
