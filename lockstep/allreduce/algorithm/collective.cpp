@@ -156,7 +156,7 @@ bool Collective::move() {
   if (problem_) return false;
   try {
     if (ring_) {
-      const bool has_moved = ring_->advance();
+      const bool has_moved = ring_->advance(!is_comparing_);
       if (!ring_->is_done()) return has_moved;
       ring_.reset();
       move_on();

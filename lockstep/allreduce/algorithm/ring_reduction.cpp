@@ -32,7 +32,7 @@ RingReduction::RingReduction(Transport& transport, const Values& values, ReduceO
   receives_posted_ = receives_done_ = sends_posted_ = sends_done_ = first_;
 }
 
-bool RingReduction::advance() {
+bool RingReduction::advance(bool are_compared) {
   const std::size_t before = sends_done_ + sends_posted_ + receives_done_ + receives_posted_;
   while (sends_done_ < sends_posted_ && transport_.poll(buffers_.message(send_buffer(sends_done_))))
     ++sends_done_;
@@ -40,7 +40,7 @@ bool RingReduction::advance() {
   if (receives_done_ < receives_posted_ &&
       transport_.poll(buffers_.message(receive_buffer(receives_done_))))
     process_received();
-  while (may_send()) post_send();
+  while (may_send(are_compared)) post_send();
   return sends_done_ + sends_posted_ + receives_done_ + receives_posted_ != before;
 }
 
@@ -67,7 +67,8 @@ bool RingReduction::may_receive() const {
   return !is_received_in_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
 }
 
-bool RingReduction::may_send() const {
+bool RingReduction::may_send(bool are_compared) const {
+  if (!are_compared && sends_posted_ == first_ + in_flight_) return false;
   if (sends_posted_ == slots_ || sends_posted_ - sends_done_ == in_flight_) return false;
   return sends_posted_ < first_ + segments_ || receives_done_ > sends_posted_ - segments_;
 }

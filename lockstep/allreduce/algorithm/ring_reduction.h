@@ -45,8 +45,10 @@ class RingReduction {
                 const RingOptions& options, MessageBuffers& buffers,
                 std::vector<Slice> chunks = {});
 
-  /// Makes progress without waiting; returns whether it made any.
-  bool advance();
+  /// Makes progress without waiting; returns whether it made any. Until the members have compared
+  /// their calls, sends only as much as can wait on a member that does not receive it, because its
+  /// call differs: the comparison must not wait behind it.
+  bool advance(bool are_compared = true);
   bool is_done() const { return sends_done_ == slots_ && receives_done_ == slots_; }
 
  private:
@@ -61,7 +63,7 @@ class RingReduction {
   bool is_reduced(std::size_t slot) const { return slot < reduce_slots_; }
 
   bool may_receive() const;
-  bool may_send() const;
+  bool may_send(bool are_compared) const;
   void post_receive();
   void post_send();
   void process_received();
