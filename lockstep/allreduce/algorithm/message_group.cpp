@@ -1,6 +1,7 @@
 #include "lockstep/allreduce/algorithm/message_group.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,10 +16,20 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Whether there are more members on this node than processors.
+bool has_crowded_node(const Transport& transport) {
+  int here = 0;
+  for (int member = 0; member < transport.size(); ++member)
+    here += transport.node_of(member) == transport.node_of(transport.rank()) ? 1 : 0;
+  return here > ::sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 }  // namespace
 
 MessageGroup::MessageGroup(std::shared_ptr<Transport> transport, const RingOptions& options)
-    : transport_(std::move(transport)), collective_(*transport_, options) {}
+    : transport_(std::move(transport)),
+      shares_cores_(transport_->sleep({}) && has_crowded_node(*transport_)),
+      collective_(*transport_, options) {}
 
 MessageGroup::~MessageGroup() {
   transport_->turn().run_left_if_free();
@@ -50,7 +61,7 @@ device::Buffer MessageGroup::allocate(std::size_t bytes) {
 }
 
 void MessageGroup::wait() {
-  Backoff backoff;
+  Backoff backoff(transport_.get(), shares_cores_);
   while (!collective_.is_done()) {
     if (collective_.advance(seconds_now())) backoff.restart();
     if (backoff.pause()) receive_failure();

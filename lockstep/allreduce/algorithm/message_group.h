@@ -112,6 +112,7 @@ class MessageGroup : public GroupMember {
   void tell_others(const ErrorMessage& failure);
 
   std::shared_ptr<Transport> transport_;
+  bool shares_cores_;
   Collective collective_;
 };
 

@@ -213,6 +213,7 @@ class Set final : public Transport {
   std::optional<Arrival> probe(Tag tag) override {
     return endpoint_->probe(context_, tag, members_);
   }
+  bool sleep(std::chrono::nanoseconds longest) override { return endpoint_->sleep(longest); }
 
   std::shared_ptr<Transport> subset(std::span<const int> members) override {
     std::vector<int> ranks;

@@ -3,6 +3,7 @@
 // derived class moves the bytes.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -53,6 +54,9 @@ class Endpoint : private MessageSink {
   bool poll(Message& message, std::size_t* received);
   /// As in Transport, among `members`: the index of the member that has sent.
   std::optional<Arrival> probe(std::uint64_t context, Tag tag, std::span<const int> members);
+
+  /// As in Transport.
+  virtual bool sleep(std::chrono::nanoseconds /*longest*/) { return false; }
 
   /// Nothing more comes from `rank`, for this reason: messages with it fail that are not complete.
   void lose(int rank, const ErrorMessage& why);

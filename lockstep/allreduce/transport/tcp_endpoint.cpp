@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -47,6 +48,17 @@ class TcpEndpoint final : public Endpoint {
         throw Error(ErrorCategory::communication, "transport", "expected open connections",
                     system_text(errno));
     }
+  }
+
+  bool sleep(std::chrono::nanoseconds longest) override {
+    awaited_ = {{.fd = events_.get(), .events = POLLIN, .revents = 0}};
+    for (int other = 0; other < size(); ++other)
+      if (!outgoing(other).is_empty())
+        awaited_.push_back({.fd = descriptor(other), .events = POLLOUT, .revents = 0});
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
+    const timespec time = {seconds.count(), (longest - seconds).count()};
+    ::ppoll(awaited_.data(), awaited_.size(), &time, nullptr);
+    return true;
   }
 
  protected:
@@ -162,6 +174,7 @@ class TcpEndpoint final : public Endpoint {
   std::vector<net::FileDescriptor> connections_;  // by rank
   std::vector<ReadAhead> ahead_;                  // by rank
   net::FileDescriptor events_;                    // epoll
+  std::vector<pollfd> awaited_;                   // for sleep()
   std::vector<bool> is_paused_;
 };
 

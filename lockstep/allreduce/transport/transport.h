@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,9 @@ class Transport {
   virtual bool poll(Message& message, std::size_t* received = nullptr) = 0;
   /// A message with `tag` that no receive was posted for, if one has arrived.
   virtual std::optional<Arrival> probe(Tag tag) = 0;
+  /// Sleeps until something may move, for at most `longest`. Returns false at once if this
+  /// transport cannot tell; the caller then polls.
+  virtual bool sleep(std::chrono::nanoseconds /*longest*/) { return false; }
 
   /// A set of these `members`, in this order: null on the others. Every member calls it, in the
   /// same order among all such calls; only `members` wait for each other.
