@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "lockstep/base/system/host.h"
-#include "lockstep/job/session.h"
 
 namespace lockstep::inline v0::job {
 namespace {
@@ -61,11 +60,6 @@ std::string list_values(const std::vector<std::string_view>& by_rank) {
 }
 
 }  // namespace
-
-Agreement::Agreement(const Session& session)
-    : size_(session.size()),
-      rank_(session.rank()),
-      gather_([&session](const std::string& mine) { return session.all_gather(mine); }) {}
 
 Agreement::Agreement(const allreduce::Communicator& group)
     : size_(group.size()), rank_(group.rank()), gather_([group](const std::string& mine) {

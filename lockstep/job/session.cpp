@@ -40,6 +40,7 @@
 #include "lockstep/base/system/processor.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/trace/recording.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/failure_comparison.h"
 #include "lockstep/job/launch/launcher.h"
@@ -498,6 +499,12 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
   const allreduce::CollectiveScope scope = enter("all_gather");
   return allreduce::gather_texts(ranks(), mine);
 }
+
+// Here, because agreements do not depend on sessions otherwise.
+Agreement::Agreement(const Session& session)
+    : size_(session.size()),
+      rank_(session.rank()),
+      gather_([&session](const std::string& mine) { return session.all_gather(mine); }) {}
 
 const allreduce::Communicator& Session::ranks() const { return state_->ranks; }
 

@@ -14,6 +14,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/launch/admission.h"
+#include "tests/simulator/node.h"
+#include "tests/simulator/saves.h"
 #include "tests/simulator/watch.h"
 #include "tests/support/simulated_network.h"
 
@@ -54,6 +56,7 @@ struct Plan {
   int culprit = 0;
   std::size_t faulty_step = 0;
   bool at_once = false;
+  bool differs_in_kind = false;
   bool has_late_messages = false;
   bool keeps_values = false;  // in memory that is sent and received in place
   NetworkOptions network = {};
@@ -79,7 +82,7 @@ Plan make_plan(std::uint64_t seed) {
                                       Call::Kind::reduce_scatter, Call::Kind::gather_slices,
                                       Call::Kind::broadcast, Call::Kind::all_gather,
                                       Call::Kind::all_to_all, Call::Kind::barrier}),
-              .count = one_of(chance, {0, 1, 5, 40, 150, 400})};
+              .count = one_of(chance, {0, 1, 5, 40, 150, 400, 1000, 1000})};
     const int size = step.set == 0 ? plan.members : static_cast<int>(plan.some.size());
     step.root = chance.pick(size);
     plan.steps.push_back(step);
@@ -93,14 +96,20 @@ Plan make_plan(std::uint64_t seed) {
           ? plan.some[static_cast<std::size_t>(chance.pick(static_cast<int>(plan.some.size())))]
           : chance.pick(plan.members);
   plan.at_once = chance.pick(2) == 0;
+  plan.differs_in_kind =
+      plan.steps[plan.faulty_step].kind > Call::Kind::broadcast || chance.pick(2) == 0;
   plan.has_late_messages = chance.pick(3) == 0;
   plan.keeps_values = chance.pick(2) == 0;
   plan.network = {.capacity = one_of<std::size_t>(chance, {64, 300, 4096, 65536}),
-                  .max_waiting = one_of<std::size_t>(chance, {2048, 8192, 1 << 20}),
+                  .max_waiting = one_of<std::size_t>(chance, {0, 0, 8192, 1 << 20}),
                   .generation = 3};
   plan.ring = {.small_bytes = one_of<std::size_t>(chance, {0, 64, 2048}),
                .segment_bytes = one_of<std::size_t>(chance, {64, 128, 512}),
                .segments_in_flight = one_of<std::size_t>(chance, {1, 2, 4})};
+  // What is sent before calls are compared can wait, in each of two sets, beside calls.
+  plan.network.max_waiting =
+      std::max(plan.network.max_waiting,
+               2 * plan.ring.segments_in_flight * (plan.ring.segment_bytes + 128) + 768);
   return plan;
 }
 
@@ -208,6 +217,7 @@ class Member {
     make_values(static_cast<std::size_t>(step.count + (differs ? 1 : 0)));
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = value_of(index(), i, step_);
     sent_.clear();
+    if (differs && plan_.differs_in_kind) return set()->start(Call::any(true), now);
     switch (step.kind) {
       case Call::Kind::all_reduce:
         return set()->start_all_reduce(values(), ReduceOp::sum, now);
@@ -220,7 +230,6 @@ class Member {
       default:
         break;
     }
-    if (differs) return set()->start(Call::any(true), now);
     if (step.kind == Call::Kind::barrier) return set()->start(Call::barrier(), now);
     for (int other = 0; other < size(); ++other)
       sent_.push_back(bytes_for(index(), other, step, step_));
@@ -432,6 +441,8 @@ class Run {
 Outcome run_schedule(std::uint64_t seed) {
   if (seed % 4 == 2) return run_watch(seed);
   if (seed % 8 == 3) return run_failures(seed);
+  if (seed % 8 == 7) return run_node(seed);
+  if (seed % 32 == 5) return run_saves(seed);
   return Run(seed).finish();
 }
 

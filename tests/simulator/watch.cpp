@@ -315,6 +315,7 @@ class WatchedJob {
 
   void fail(Rank& rank) {
     if (rank.leaves_at == kNever) {
+      if (std::exchange(rank.is_inside, false)) rank.activity->leave();  // by the exception
       rank.agent->announce_error(network_.now);
       rank.leaves_at = network_.now + network_.uniform(3);
       for (const auto& other : ranks_)
@@ -356,11 +357,14 @@ class WatchedJob {
                                                     : plan_.culprits.contains(named(text));
       if (!is_right) throw fmt::format("rank {} named the wrong rank: {}", number, text);
       // The end of a process needs no timeout, and that of a session little time: that of the work
-      // before the collective that cannot complete.
-      const bool is_late = rank.found_at > plan_.time + 2 * network_.longest_delay + kHeartbeat +
-                                               (plan_.trouble == Trouble::returns ? 6 : 0);
+      // before the last collective that completes and before the next, which does not, and a
+      // second to be sure.
+      const bool is_late =
+          rank.found_at > plan_.time + 2 * network_.longest_delay + kHeartbeat +
+                              (plan_.trouble == Trouble::returns ? 7 + 2 * kTick : 0);
       if (is_late && (plan_.trouble == Trouble::ends || plan_.trouble == Trouble::returns))
-        throw fmt::format("rank {} found the end of another late", number);
+        throw fmt::format("rank {} found the end of another late, at {:.2f}: {}", number,
+                          rank.found_at, text);
     }
   }
 

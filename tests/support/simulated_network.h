@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -17,6 +18,7 @@ struct NetworkOptions {
   std::size_t capacity = 4096;  ///< bytes that may be on their way from one process to another
   std::size_t max_waiting = Endpoint::kMaxWaiting;  ///< see Endpoint
   std::uint32_t generation = 0;
+  bool moves_all = false;  ///< at once; so what happens does not depend on the sizes of messages
 };
 
 /// A process whose bytes the network moves.
@@ -29,6 +31,8 @@ class SimulatedEndpoint final : public Endpoint {
 
   OutgoingBytes& bytes_to(int other) { return outgoing(other); }
   IncomingBytes& bytes_from(int other) { return incoming(other); }
+  /// Called when this process looks for messages.
+  std::function<void()> on_move = {};
   void mark_sent(int other, std::size_t bytes) { sent(other, bytes); }
   bool has_lost(int other) const { return is_lost(other); }
   /// Sends a message as before the job changed its members. `bytes` stay valid.
@@ -44,8 +48,10 @@ class SimulatedEndpoint final : public Endpoint {
   }
 
  protected:
-  void move(int /*rank*/) override {}
-  void move_all() override {}
+  void move(int /*rank*/) override { move_all(); }
+  void move_all() override {
+    if (on_move) on_move();
+  }
 
  private:
   // The late messages have one, which nobody waits for.
@@ -62,6 +68,7 @@ class SimulatedNetwork {
   SimulatedNetwork(int processes, std::uint64_t seed, const NetworkOptions& options = {})
       : random_(seed),
         capacity_(options.capacity),
+        moves_all_(options.moves_all),
         links_(static_cast<std::size_t>(processes) * static_cast<std::size_t>(processes)) {
     for (int rank = 0; rank < processes; ++rank)
       endpoints_.push_back(std::make_shared<SimulatedEndpoint>(
@@ -115,7 +122,9 @@ class SimulatedNetwork {
                   static_cast<std::size_t>(to)];
   }
 
-  std::size_t some(std::size_t most) { return most == 0 ? 0 : 1 + random_() % most; }
+  std::size_t some(std::size_t most) {
+    return most == 0 || moves_all_ ? most : 1 + random_() % most;
+  }
 
   // The sender's system accepts some bytes.
   void accept(SimulatedEndpoint& sender, int to, Link& link) {
@@ -155,6 +164,7 @@ class SimulatedNetwork {
 
   std::mt19937_64 random_;
   std::size_t capacity_;
+  bool moves_all_;
   std::vector<Link> links_;  // from * size + to
   std::vector<std::shared_ptr<SimulatedEndpoint>> endpoints_;
 };

@@ -130,18 +130,38 @@ std::byte* Barrier::note_at(int member, std::uint32_t round) const {
          (2 * static_cast<std::size_t>(member) + round % 2) * kNoteBytes;
 }
 
-void Barrier::exchange(const Call& call, const Place& place) {
+void Barrier::start(const Call& call, const Place& place) {
   // After a failure members are not synchronized and could write to a line that others still read.
   throw_if_failed();
   Line& mine = line(member_, round_ + 1);
   mine.call = call;
   mine.place = place;
-  wait();
-  const Call& first = this->call(0);
+  arrive();
+}
+
+bool Barrier::poll() {
+  for (; arrived_ < members_; ++arrived_) {
+    if (has_arrived(line((member_ + arrived_) % members_, round_))) continue;
+    report_dead_writer();
+    throw_if_failed();
+    return false;
+  }
+  compare();
+  return true;
+}
+
+void Barrier::exchange(const Call& call, const Place& place) {
+  start(call, place);
+  wait_for_others();
+  compare();
+}
+
+void Barrier::compare() const {
+  const Call& first = call(0);
   for (int member = 1; member < members_; ++member) {
-    if (is_same(first, this->call(member))) continue;
+    if (is_same(first, call(member))) continue;
     std::vector<Call> calls;
-    for (int each = 0; each < members_; ++each) calls.push_back(this->call(each));
+    for (int each = 0; each < members_; ++each) calls.push_back(call(each));
     const auto difference = find_difference(calls, options_.numbers);
     LOCKSTEP_CHECK(difference.has_value());
     fail(*difference);
@@ -150,13 +170,17 @@ void Barrier::exchange(const Call& call, const Place& place) {
 }
 
 void Barrier::wait() {
-  ++round_;
   arrive();
-  for (int other = 1; other < members_; ++other)
-    wait_for(line((member_ + other) % members_, round_));
+  wait_for_others();
+}
+
+void Barrier::wait_for_others() {
+  for (; arrived_ < members_; ++arrived_) wait_for(line((member_ + arrived_) % members_, round_));
 }
 
 void Barrier::arrive() {
+  ++round_;
+  arrived_ = 1;
   Line& mine = line(member_, round_);
   // A sleeper increments `sleepers` before its last check of `round`. So either this member sees
   // the sleeper, or the sleeper sees the new round.

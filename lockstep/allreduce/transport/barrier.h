@@ -50,7 +50,8 @@ struct BarrierOptions {
 ///
 /// Barriers and waits are rounds. To arrive, a member writes the round and its data to its own line
 /// of memory. Then it polls the lines of the other members: one cache line transfer in each
-/// direction. It spins for a while, then sleeps until the other member arrives.
+/// direction. It spins for a while, then sleeps until the other member arrives. start() and poll()
+/// are the same without spinning and sleeping.
 class Barrier {
  public:
   static constexpr std::size_t kNoteBytes = 512;
@@ -70,6 +71,10 @@ class Barrier {
   /// until this member calls exchange() or wait() again. Write the note before the call. Throws
   /// Error (communication), the same on all members, if their calls differ or a member has failed.
   void exchange(const Call& call, const Place& place = {});
+  /// Arrives. Throws like exchange().
+  void start(const Call& call, const Place& place = {});
+  /// Whether every member has arrived. Throws like exchange().
+  bool poll();
   const Call& call(int member) const;
   const Place& place(int member) const;
 
@@ -98,6 +103,8 @@ class Barrier {
   Line& line(int member, std::uint32_t round) const;
   std::byte* note_at(int member, std::uint32_t round) const;
   void arrive();
+  void compare() const;
+  void wait_for_others();
   void wait_for(Line& line);
   void wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const;
   bool has_arrived(const Line& line) const;
@@ -110,6 +117,7 @@ class Barrier {
   int member_;
   BarrierOptions options_;
   std::uint32_t round_ = 0;
+  int arrived_ = 0;  // members after this one that have been seen in this round
   std::chrono::duration<double> waited_{0};
 };
 
