@@ -118,8 +118,11 @@ Child::~Child() {
 
 std::optional<int> Child::status() {
   int status = 0;
-  if (!status_ && waitpid(id_, &status, WNOHANG) == id_)
-    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalStatus + WTERMSIG(status);
+  while (!status_ && waitpid(id_, &status, WNOHANG | WUNTRACED | WCONTINUED) == id_) {
+    is_stopped_ = WIFSTOPPED(status);
+    if (WIFEXITED(status)) status_ = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) status_ = kSignalStatus + WTERMSIG(status);
+  }
   return status_;
 }
 

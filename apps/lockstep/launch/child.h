@@ -36,6 +36,8 @@ class Child {
   pid_t id() const { return id_; }
   /// Exit status, or 128 + the signal that ended it; nullopt while it runs.
   std::optional<int> status();
+  /// Whether a signal had stopped it when status() was called last.
+  bool is_stopped() const { return is_stopped_; }
   void signal_group(int signal) const;
   /// Writes to its standard input, for ChildOptions::Input::pipe. Does nothing if it does not read.
   void write(const std::string& text) const;
@@ -43,6 +45,7 @@ class Child {
  private:
   pid_t id_ = -1;
   std::optional<int> status_;
+  bool is_stopped_ = false;
   FileDescriptor input_;
 };
 

@@ -30,6 +30,8 @@ using std::chrono::seconds;
 // After a failure the other ranks end by themselves; these are limits for one that does not.
 constexpr seconds kEndTime(15);
 constexpr seconds kKillTime(5);
+constexpr seconds kSameEnd(1);  // between a cause and its consequences
+const int kConsequence = exit_status(ErrorCategory::communication);
 constexpr seconds kSameStop(2);  // schedulers signal one process after another
 constexpr milliseconds kPoll(200);
 constexpr int kSshFailed = 255;  // ssh's own errors
@@ -150,7 +152,7 @@ class Supervisor {
         signal_all(*signal);
     if (!is_open && !failed_) {  // the launcher is gone
       failed_ = Clock::now() - kEndTime;
-      status_ = exit_status(ErrorCategory::communication);
+      status_ = kConsequence;
     }
     return is_open;
   }
@@ -163,8 +165,11 @@ class Supervisor {
       member.has_ended = true;
       if (*status == 0) continue;
       if (!failed_) failed_ = Clock::now();
-      if (!status_) report(member, *status);
-      if (!status_) status_ = status;
+      // The loss of a rank may be noticed before its process has ended.
+      const bool is_cause = !terminated_ && Clock::now() - *failed_ <= kSameEnd;
+      if (status_ && (*status_ != kConsequence || !is_cause)) continue;
+      report(member, *status);
+      status_ = status;
     }
   }
 
@@ -188,7 +193,13 @@ class Supervisor {
       terminated_ = true;
       signal_all(SIGTERM);
     }
-    if (since >= kEndTime + kKillTime) signal_all(SIGKILL);
+    // A rank that is stopped does not end by itself.
+    const bool all_are_stopped = std::ranges::all_of(members_, [](const Member& member) {
+      return member.has_ended || (!member.is_host && member.child.is_stopped());
+    });
+    if (since < kEndTime + kKillTime && !all_are_stopped) return;
+    terminated_ = true;
+    signal_all(SIGKILL);
   }
 
   std::vector<Member> members_;
