@@ -71,7 +71,7 @@ class Node {
   /// One event: arrives, looks for the others, or reads the data of one.
   void advance(int number, Member& member) {
     if (is_over(member)) return;
-    const std::size_t me = static_cast<std::size_t>(number);
+    const auto me = static_cast<std::size_t>(number);
     const bool is_faulty = number == culprit_ && member.round == faulty_round_;
     try {
       if (member.reads > 0) {

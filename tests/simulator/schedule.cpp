@@ -133,7 +133,7 @@ std::string describe(const Plan& plan) {
 }
 
 std::int64_t value_of(int member, std::size_t element, std::size_t step) {
-  return static_cast<std::int64_t>(element) * 31 + member * 1009 + static_cast<std::int64_t>(step);
+  return static_cast<std::int64_t>(element) * 31 + std::int64_t{member} * 1009 + static_cast<std::int64_t>(step);
 }
 
 std::vector<std::byte> bytes_for(int from, int to, const Step& step, std::size_t number) {
@@ -214,7 +214,7 @@ class Member {
           {"all_reduce", "expected all members", fmt::format("member {} left", rank_)});
       return set()->throw_if_failed();
     }
-    make_values(static_cast<std::size_t>(step.count + (differs ? 1 : 0)));
+    make_values(static_cast<std::size_t>(step.count) + (differs ? 1 : 0));
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = value_of(index(), i, step_);
     sent_.clear();
     if (differs && plan_.differs_in_kind) return set()->start(Call::any(true), now);

@@ -2,6 +2,8 @@
 // determined by a seed.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
