@@ -121,6 +121,16 @@ typedef struct lockstep_session_options {
   int communicator;       /**< the communicator of the ranks that call lockstep_init(), as
                              returned by MPI_Comm_c2f() (in Fortran: the communicator itself;
                              lockstep/mpi.h converts it in C); default -1: MPI_COMM_WORLD */
+  /* A job that the program describes, over TCP. There may be several such sessions at a time,
+   * beside another; when ranks are lost, their calls return LOCKSTEP_COMMUNICATION, and the process
+   * goes on. */
+  int world_size;      /**< number of ranks; default 0: the launcher describes the job */
+  int rank;            /**< of this process */
+  const char* address; /**< "host:port" where rank 0 listens */
+  int listener;        /**< of rank 0: a socket that listens there, which the session closes;
+                          default -1: the session listens */
+  const char* secret;  /**< of the job, at least 16 bytes, the same on all ranks; default NULL: the
+                          ranks are of one user on one host */
 } lockstep_session_options;
 
 /** The defaults. */

@@ -40,6 +40,8 @@ void require_root(int root, const job::Workers& workers, const char* function) {
 
 }  // namespace lockstep::inline v0::interop
 
+using lockstep::Error;
+using lockstep::ErrorCategory;
 using lockstep::interop::guarded;
 using lockstep::interop::known_options;
 using lockstep::interop::last_error;
@@ -47,12 +49,43 @@ using lockstep::interop::require;
 namespace allreduce = lockstep::allreduce;
 namespace job = lockstep::job;
 
+namespace {
+
+/// Sets the job that the program describes.
+void describe_job(const lockstep_session_options& given, job::SessionOptions& wanted) {
+  constexpr const char* kFunction = "lockstep_init";
+  if (given.rank < 0 || given.rank >= given.world_size)
+    throw Error(ErrorCategory::input, kFunction,
+                fmt::format("expected a rank from 0 to {}", given.world_size - 1),
+                fmt::format("got {}", given.rank));
+  require(given.address != nullptr, kFunction, "expected an address of rank 0");
+  wanted.task = job::Task{.source = "the program",
+                          .rank = given.rank,
+                          .ranks = given.world_size,
+                          .rendezvous = job::parse_address(kFunction, given.address),
+                          .listener = given.listener,
+                          .job = given.address};
+  if (given.secret != nullptr) wanted.secret = given.secret;
+}
+
+}  // namespace
+
 const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 
 const char* lockstep_last_error(void) { return last_error().c_str(); }
 
 lockstep_session_options lockstep_default_session_options(void) {
-  return {sizeof(lockstep_session_options), job::WorkersOptions{}.stall_timeout, "auto", 0, -1, -1};
+  return {sizeof(lockstep_session_options),
+          job::WorkersOptions{}.stall_timeout,
+          "auto",
+          0,
+          -1,
+          -1,
+          0,
+          0,
+          nullptr,
+          -1,
+          nullptr};
 }
 
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
@@ -67,7 +100,11 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
                                            .stall_timeout = given.stall_timeout}};
     if (given.start_timeout >= 0) wanted.start_timeout = given.start_timeout;
     if (given.communicator != -1) wanted.communicator = given.communicator;
-    *session = new lockstep_session(std::make_unique<job::Session>(wanted));
+    if (given.world_size > 0) describe_job(given, wanted);
+    auto made = std::make_unique<job::Session>(wanted);
+    // Now, because ranks of several sessions may use them in different orders.
+    if (wanted.task) made->workers();
+    *session = new lockstep_session(std::move(made));
   });
 }
 

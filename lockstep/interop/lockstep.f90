@@ -59,6 +59,11 @@ module lockstep
     integer(c_int) :: quiet
     real(c_double) :: start_timeout
     integer(c_int) :: communicator  ! a communicator of the module mpi, or -1
+    integer(c_int) :: world_size
+    integer(c_int) :: rank
+    type(c_ptr) :: address
+    integer(c_int) :: listener
+    type(c_ptr) :: secret
   end type
 
   ! A parameter of float or double: its values and its gradient, which must be targets, as the name,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <array>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -24,6 +25,7 @@
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/groups/ranks.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/allreduce/transport/endpoint.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi/mpi_loader.h"
@@ -55,6 +57,7 @@ namespace {
 /// How long a failed rank waits for the same failure on the others: long enough for ranks that
 /// check the same options, short enough for the end of a job.
 constexpr double kFailureWaitSeconds = 1.0;
+constexpr std::string_view kFinding = "[watchdog] ";  // begins what a watchdog finds
 constexpr std::chrono::milliseconds kPrintLimit(
     1000);  // if the reader of standard output or error does not read
 
@@ -192,7 +195,7 @@ class OnlySession {
 }  // namespace
 
 struct Session::State {
-  const OnlySession only;
+  std::optional<OnlySession> only;  // none: the program describes the job
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   const int exceptions_at_start = std::uncaught_exceptions();
   // Read before MPI is initialized, so that all ranks end if the variable is invalid.
@@ -202,7 +205,9 @@ struct Session::State {
   std::shared_ptr<allreduce::Transport> failures;  // for the comparison of failures
   // One member without a launcher.
   allreduce::Communicator ranks = allreduce::make_in_process_group(1).front();
-  std::exception_ptr start_error;  // from starting the watchdog; guard() throws it
+  std::mutex group_mutex;
+  std::optional<allreduce::Communicator> group;  // that of workers(), for the watchdog
+  std::exception_ptr start_error;                // from starting the watchdog; guard() throws it
   bool is_guarding = false;
   std::optional<Failure> reported;
   FailureVerdict verdict;  // on the reported failure
@@ -228,6 +233,7 @@ struct Session::State {
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
     : workers_options_(options.workers), state_(std::make_unique<State>()) {
+  if (!options.task) state_->only.emplace();
   require_processor();
   const std::shared_ptr<StartMonitor> monitor =
       options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
@@ -240,10 +246,11 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   const double limit =
       start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout);
   const bool has_mpi = program_has_mpi || (launch.launched && launch.connects);
-  const bool over_tcp = choose_tcp(state_->settings.transport == TransportChoice::automatic
-                                       ? options.transport
-                                       : state_->settings.transport,
-                                   has_mpi);
+  const bool over_tcp =
+      options.task || choose_tcp(state_->settings.transport == TransportChoice::automatic
+                                     ? options.transport
+                                     : state_->settings.transport,
+                                 has_mpi);
   if (!program_has_mpi && options.communicator)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
@@ -277,8 +284,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
 }
 
 void Session::connect_over_tcp(const SessionOptions& options, double limit, StartMonitor& monitor) {
-  auto task = find_task(process_environment());
-  if (const std::string& place = state_->settings.rendezvous; task && !place.empty()) {
+  auto task = options.task ? options.task : find_task(process_environment());
+  if (const std::string& place = state_->settings.rendezvous;
+      task && !options.task && !place.empty()) {
     constexpr const char* kVariable = "LOCKSTEP_RENDEZVOUS";
     task->rendezvous = parse_address(kVariable, place);
     if (task->rendezvous.port == 0)
@@ -299,8 +307,11 @@ void Session::connect_over_tcp(const SessionOptions& options, double limit, Star
   // The limit of the call itself, whose error says more, comes first.
   monitor.watch(limit > 0 ? limit + kMonitorGrace : 0);
   monitor.enter(kJoin);
-  const auto secret = net::find_job_secret(std::getenv(net::kSecretFileVariable),
-                                           std::getenv(net::kSecretVariable));
+  const auto secret =
+      options.task
+          ? net::find_job_secret(nullptr, options.secret.empty() ? nullptr : options.secret.c_str())
+          : net::find_job_secret(std::getenv(net::kSecretFileVariable),
+                                 std::getenv(net::kSecretVariable));
   JobConnections job = connect_job(*task, secret.value_or(net::JobSecret::none()),
                                    std::chrono::duration<double>(limit));
   use(allreduce::make_transport(allreduce::make_tcp_endpoint(task->rank, std::move(job.nodes),
@@ -378,6 +389,16 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
                              allreduce::WatchdogOptions options) {
   const auto progress = std::make_shared<allreduce::ProcessProgress>();
   options.made_progress = [progress] { return progress->made_progress(); };
+  if (!state_->only)
+    options.on_failure = [this](const allreduce::WatchdogReport& report) {
+      const std::string text = report.text.substr(std::min(report.text.size(), kFinding.size()));
+      const auto end = std::min(text.find("; "), text.size());
+      const ErrorMessage failure{"watchdog", text.substr(0, end),
+                                 text.substr(std::min(text.size(), end + 2))};
+      ranks().impl()->fail(failure);
+      const std::lock_guard lock(state_->group_mutex);
+      if (state_->group) state_->group->impl()->fail(failure);
+    };
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope = enter("the start of the watchdog");
@@ -386,6 +407,11 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
   // The watchdog shares ownership, because it may outlive the caller.
   next->watch(state_->with_groups(replicas));
   watchdog_ = std::move(next);
+}
+
+void Session::set_group(std::optional<allreduce::Communicator> group) {
+  const std::lock_guard lock(state_->group_mutex);
+  state_->group = std::move(group);
 }
 
 std::uint64_t Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
@@ -462,6 +488,7 @@ Session::~Session() {
     end_job(1);
   }
   workers_.reset();
+  set_group(std::nullopt);
   if (!is_connected_) return;
   enter_end(true);
   if (!state_->failures->is_open()) {

@@ -11,6 +11,7 @@
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
+#include "lockstep/job/launch/task.h"
 #include "lockstep/job/launch/transport_choice.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -71,6 +72,12 @@ struct SessionOptions {
   /// and prove to each other that they know LOCKSTEP_JOB_SECRET; without one they must be of one
   /// user on one host. LOCKSTEP_TRANSPORT overrides it.
   TransportChoice transport = TransportChoice::automatic;
+  /// The job, if the program describes it and not its environment: rank, ranks and where rank 0
+  /// listens. The transport is tcp. A process may have several such sessions, of different jobs and
+  /// beside one that its launcher describes. When ranks are lost, the process goes on: the
+  /// collectives of this session throw.
+  std::optional<Task> task = {};
+  std::string secret = {};  ///< that of `task`; empty: its ranks are of one user on one host
   /// A monitor that the program started earlier; null: the session creates one.
   std::shared_ptr<StartMonitor> start_monitor = {};
 };
@@ -194,6 +201,7 @@ class Session {
   void initialize_mpi(int argc, char** argv, std::optional<int> communicator,
                       StartMonitor& monitor);
   std::string place() const;
+  void set_group(std::optional<allreduce::Communicator> group);
   void find_nodes(const allreduce::Transport& transport);
   void wait_for_others() const;
   void finish_reductions();

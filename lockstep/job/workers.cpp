@@ -202,7 +202,11 @@ std::vector<std::vector<std::byte>> Workers::gather_bytes(std::span<const std::b
 }
 
 Workers& Session::workers() {
-  if (!workers_) workers_ = std::make_unique<Workers>(*this, workers_options_);
+  if (!workers_) {
+    auto workers = std::make_unique<Workers>(*this, workers_options_);
+    set_group(workers->group());
+    workers_ = std::move(workers);
+  }
   return static_cast<Workers&>(*workers_);
 }
 

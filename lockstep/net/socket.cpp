@@ -1,6 +1,7 @@
 #include "lockstep/net/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -80,6 +81,10 @@ Listener::Listener(const std::string& address, std::uint16_t port) {
                           : fmt::format("expected TCP port {} to listen on", port),
                 std::generic_category().message(errno));
   port_ = port_of(socket_);
+}
+
+Listener::Listener(FileDescriptor socket) : socket_(std::move(socket)), port_(port_of(socket_)) {
+  ::fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
 }
 
 FileDescriptor Listener::accept() const {

@@ -20,6 +20,8 @@ class Listener {
   explicit Listener(std::uint16_t port = 0);
   /// Listens on this numeric address only.
   Listener(const std::string& address, std::uint16_t port);
+  /// A socket that listens already.
+  explicit Listener(FileDescriptor socket);
 
   int descriptor() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }

@@ -55,7 +55,9 @@ class SessionOptions(ctypes.Structure):
     """lockstep_session_options."""
 
     _fields_ = [("size", c_size_t), ("stall_timeout", c_double), ("all_reduce", c_char_p),
-                ("quiet", c_int), ("start_timeout", c_double), ("communicator", c_int)]
+                ("quiet", c_int), ("start_timeout", c_double), ("communicator", c_int),
+                ("world_size", c_int), ("rank", c_int), ("address", c_char_p),
+                ("listener", c_int), ("secret", c_char_p)]
 
 
 # Functions that return a status: name, types of the arguments.

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -50,6 +51,12 @@ class Collectives(unittest.TestCase):
 
     def test_refuse_what_they_cannot_reduce(self):
         self.assert_passes("bad_input.py")
+
+    def test_of_jobs_that_the_program_describes(self):
+        for ranks in (2, 3):
+            with tempfile.TemporaryDirectory() as place:
+                output = self.assert_passes("described.py", ranks, environment={"PLACE": place})
+                self.assertEqual(output.count("goes on"), ranks - 1, output)
 
     def test_end_together(self):
         for end, status, line in (

@@ -66,6 +66,10 @@ std::vector<net::Listener> listen_for_tasks(const Task& task, const net::JobSecr
                                             std::vector<std::string>& addresses) {
   std::vector<net::Listener> listeners;
   if (task.ranks == 1) return listeners;
+  if (task.listener >= 0) {
+    listeners.emplace_back(FileDescriptor(task.listener));
+    return listeners;
+  }
   std::string why;
   const std::vector<std::string> rendezvous = rendezvous_addresses(task, secret, why);
   if (rendezvous.empty() && !secret.is_secret()) refuse_without_secret(task, {why});

@@ -32,8 +32,10 @@ struct Task {
   std::string source = {};  ///< human-readable source of the information: "TF_CONFIG"
   int rank = 0;
   int ranks = 1;
-  int local_ranks = 0;                  ///< tasks on this host; 0 if unknown
-  Endpoint rendezvous = {};             ///< on the host of rank 0
+  int local_ranks = 0;       ///< tasks on this host; 0 if unknown
+  Endpoint rendezvous = {};  ///< on the host of rank 0
+  /// A socket of rank 0 that listens there, which connect_job() closes; -1: it opens one itself
+  int listener = -1;
   std::string job = {};                 ///< identifies the job: equal for all its tasks
   std::vector<std::string> hosts = {};  ///< host of each rank; empty if unknown
   /// Name of each rank, as in the source: "worker:1"; may be empty.

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""torch_test.py BUILD FOLDER [MPIRUN …]: programs of PyTorch with a wheel of this build.
+
+torch is that of LOCKSTEP_TORCH_PYTHON, or of build/torch-venv, which scripts/test --long makes.
+"""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests/python"
+BUILD, FOLDER = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+MPIRUN = sys.argv[3:]
+PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON", str(ROOT / "build/torch-venv/bin/python"))
+SITE = FOLDER / "site"
+SKIPPED = 77  # for ctest
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
+
+
+def run(command, environment=None, seconds=120):
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds,
+        env={**os.environ, "PYTHONPATH": str(SITE), "OMP_NUM_THREADS": "1",
+             **(environment or {})})
+    return result.returncode, result.stdout + result.stderr
+
+
+def torchrun(ranks, program, *arguments):
+    return [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
+            "--master-port", str(free_port()), str(HERE / program), *arguments]
+
+
+class Torch(unittest.TestCase):
+    def assert_passes(self, command, environment=None):
+        status, output = run(command, environment)
+        self.assertEqual(status, 0, output)
+        return output
+
+    def test_collectives_compute_what_gloo_computes(self):
+        for ranks in (2, 3):
+            output = self.assert_passes(torchrun(ranks, "torch_collectives.py"))
+            self.assertEqual(len(re.findall(r"9[0-9] right", output)), ranks, output)
+
+    def test_training_equals_gloo(self):
+        results = {backend: set(re.findall(r"DDP \w+, FSDP \w+", self.assert_passes(
+            torchrun(2, "torch_training.py", backend)))) for backend in ("gloo", "lockstep")}
+        self.assertEqual(len(results["gloo"]), 1, results)
+        self.assertEqual(results["gloo"], results["lockstep"])
+
+    def test_starts_under_launchers_that_set_other_variables(self):
+        if MPIRUN:
+            output = self.assert_passes(
+                [*MPIRUN, PYTHON, str(HERE / "torch_training.py")],
+                {"MASTER_PORT": str(free_port())})
+            self.assertEqual(output.count(" of 2: DDP"), 2, output)
+        output = self.assert_passes([PYTHON, str(HERE / "torch_training.py")])
+        self.assertIn("rank 0 of 1: DDP", output)
+
+    def test_the_others_name_a_rank_that_is_lost(self):
+        for ending, found in (("killed", "rank 1"), ("stopped", "rank 1, .*stopped"),
+                              ("exception", "ValueError: of rank 1"), ("leaves", "rank 1")):
+            with self.subTest(ending), tempfile.TemporaryDirectory() as place:
+                # Not under torchrun, which ends the others at once.
+                place_of = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+                            "WORLD_SIZE": "2", "PLACE": place, "ENDING": ending,
+                            "LOCKSTEP_STALL_TIMEOUT": "5", "PYTHONPATH": str(SITE)}
+                ranks = [subprocess.Popen(
+                    [PYTHON, str(HERE / "torch_endings.py")], text=True, stderr=subprocess.PIPE,
+                    env={**os.environ, **place_of, "RANK": str(rank)}) for rank in range(2)]
+                _, text = ranks[0].communicate(timeout=60)
+                if ending == "stopped":
+                    ranks[1].send_signal(signal.SIGKILL)
+                text += ranks[1].communicate(timeout=60)[1]
+                self.assertNotEqual(ranks[0].returncode, 0, text)
+                self.assertRegex(text, found)
+
+
+if __name__ == "__main__":
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+        print(f"{PYTHON} has no torch")
+        sys.exit(SKIPPED)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    subprocess.run([ROOT / "scripts/wheel", "--tree", BUILD, "--out", FOLDER], check=True)
+    wheel, = FOLDER.glob("*.whl")
+    subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", "--upgrade", "--target", SITE,
+                    wheel], check=True)
+    unittest.main(argv=sys.argv[:1])
