@@ -133,7 +133,8 @@ std::string describe(const Plan& plan) {
 }
 
 std::int64_t value_of(int member, std::size_t element, std::size_t step) {
-  return static_cast<std::int64_t>(element) * 31 + std::int64_t{member} * 1009 + static_cast<std::int64_t>(step);
+  return static_cast<std::int64_t>(element) * 31 + std::int64_t{member} * 1009 +
+         static_cast<std::int64_t>(step);
 }
 
 std::vector<std::byte> bytes_for(int from, int to, const Step& step, std::size_t number) {
