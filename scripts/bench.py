@@ -17,6 +17,7 @@ from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
 from bench_headline import markdown, measure_accuracy
 from bench_images import measure_images
 from bench_networks import measure_networks
+from bench_python import measure_python
 from bench_records import measure_records
 from bench_sequences import measure_sequences
 from bench_tables import measure_tables
@@ -177,12 +178,13 @@ PARTS = {
     "cluster": measure_cluster,
     "overlap": measure_overlap,
     "torch": measure_torch,
-    "transport": measure_transport
+    "transport": measure_transport,
+    "python": measure_python
 }
 # The parts of --headline.
 HEADLINE = ("accuracy", "single", "torch", "records", "replicas", "start")
-OF_TORCH = {"accuracy", "single", "start", "tables", "networks", "sequences", "transport"}
-OF_ROOT = {"cluster", "overlap", "transport"}
+OF_TORCH = {"accuracy", "single", "start", "tables", "networks", "sequences", "transport", "python"}
+OF_ROOT = {"cluster", "overlap", "transport", "python"}
 
 
 # those that oneDNN chooses by

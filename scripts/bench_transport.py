@@ -56,7 +56,7 @@ def measure_within_a_host(ranks, times):
     for command in of_sizes("mpi", SIZES):
         times.add_run(Run(over_mpi + mpirun(ranks, command, [])[1:], ALL_CORES, threads=None))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "scripts" / "bench_gloo.py"),
+        command = [sys.executable, str(ROOT / "scripts" / "bench_backend.py"), "gloo",
                    str(pathlib.Path(folder, "store")), *map(str, SIZES)]
         times.add_run(Run(mpirun(ranks, command, []), ALL_CORES, threads=None))
 
