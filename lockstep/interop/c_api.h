@@ -137,7 +137,8 @@ typedef struct lockstep_session_options {
 lockstep_session_options lockstep_default_session_options(void);
 
 /** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already
- * initialized. One session per process: a second call before lockstep_finalize() is
+ * initialized. One session per process, beside those of jobs that the program describes
+ * (lockstep_session_options::world_size): a second call before lockstep_finalize() is
  * LOCKSTEP_INPUT. An error leaves `*session` unchanged. After lockstep_finalize(), another session
  * is possible only if the program initialized MPI, or MPI is not used. NULL options are the
  * defaults. Collective. */

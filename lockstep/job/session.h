@@ -83,11 +83,12 @@ struct SessionOptions {
 };
 
 /// Owns the process-wide resources: MPI, the logger, the watchdog and the exit of the job. Create
-/// it first in main and destroy it last; one per process. Under a launcher it initializes MPI
-/// (MPI_THREAD_SERIALIZED) and is one of several ranks; without a launcher it is a job of one rank
-/// and does not use MPI. If the program has already initialized MPI, the session uses a duplicate
-/// of MPI_COMM_WORLD, or of SessionOptions::communicator. The program must then finalize MPI after
-/// the end of the session, and must not call MPI from other threads while a reduction is in flight.
+/// it first in main and destroy it last; one per process, except those of SessionOptions::task.
+/// Under a launcher it initializes MPI (MPI_THREAD_SERIALIZED) and is one of several ranks; without
+/// a launcher it is a job of one rank and does not use MPI. If the program has already initialized
+/// MPI, the session uses a duplicate of MPI_COMM_WORLD, or of SessionOptions::communicator. The
+/// program must then finalize MPI after the end of the session, and must not call MPI from other
+/// threads while a reduction is in flight.
 ///
 ///     int main(int argc, char** argv) {
 ///       return lockstep::run(argc, argv, [&](lockstep::Session& session) { … });
