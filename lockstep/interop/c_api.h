@@ -215,6 +215,19 @@ int lockstep_all_to_all_start(lockstep_session* session, const void* values, con
 /** See lockstep_reduce_scatter(). */
 int lockstep_reduce_scatter_start(lockstep_session* session, void* values, size_t count, int type,
                                   int op, size_t* begin, size_t* end, lockstep_request** request);
+/* Messages between two ranks, in sessions of a job that the program describes
+ * (lockstep_session_options::world_size), beside collectives and from any thread. Those from one
+ * rank with one tag are received in the order in which they were sent. */
+
+/** Sends `bytes` bytes to rank `to`. */
+int lockstep_send_start(lockstep_session* session, const void* values, size_t bytes, int to,
+                        int tag, lockstep_request** request);
+/** Receives a message of rank `from`, or of any rank for -1, of at most `bytes` bytes, and sets
+ * `*source`, unless it is NULL, to who sent it when the request is complete. LOCKSTEP_COMMUNICATION
+ * for a longer message. */
+int lockstep_receive_start(lockstep_session* session, void* values, size_t bytes, int from, int tag,
+                           int* source, lockstep_request** request);
+
 /** Returns when the collective is complete, with its status, and ends `request`. */
 int lockstep_wait(lockstep_request* request);
 /** Sets `*done` to 1 if the collective is complete, else to 0. lockstep_wait() must still be

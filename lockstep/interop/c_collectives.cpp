@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/allreduce/letters/letter_thread.h"
+#include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
 #include "lockstep/interop/c_session.h"
@@ -139,6 +141,40 @@ struct Arrivals {
   }
 };
 
+/// A message between two ranks.
+class Message final : public allreduce::PendingOperation {
+ public:
+  Message(allreduce::LetterThread& letters, std::shared_ptr<allreduce::Letter> letter, int* source)
+      : letters_(letters), letter_(std::move(letter)), source_(source) {}
+
+  void wait() override {
+    letters_.wait(*letter_);
+    if (source_ != nullptr) *source_ = letter_->source;
+  }
+  bool test() override { return letters_.test(*letter_); }
+  void wait(lockstep::device::Stream& /*stream*/) override { wait(); }
+
+ private:
+  allreduce::LetterThread& letters_;
+  std::shared_ptr<allreduce::Letter> letter_;
+  int* source_;
+};
+
+allreduce::LetterThread& letters_of(const lockstep_session& session, const char* function) {
+  if (allreduce::LetterThread* const letters = session.session().letters()) return *letters;
+  throw Error(ErrorCategory::input, function,
+              "expected a session of several ranks that the program describes",
+              "got another, which has collectives only");
+}
+
+/// Waits, unless the caller wants a request.
+void complete(allreduce::LetterThread& letters, std::shared_ptr<allreduce::Letter> letter,
+              int* source, lockstep_request** request) {
+  auto message = std::make_unique<Message>(letters, std::move(letter), source);
+  if (request == nullptr) return message->wait();
+  *request = new lockstep_request{allreduce::Request(std::move(message))};
+}
+
 }  // namespace
 
 int lockstep_all_reduce_start(lockstep_session* session, void* values, size_t count, int type,
@@ -267,6 +303,31 @@ int lockstep_all_to_all_start(lockstep_session* session, const void* values, con
 int lockstep_all_to_all(lockstep_session* session, const void* values, const size_t* bytes,
                         void* all, size_t capacity, size_t* sizes) {
   return lockstep_all_to_all_start(session, values, bytes, all, capacity, sizes, nullptr);
+}
+
+int lockstep_send_start(lockstep_session* session, const void* values, size_t bytes, int to,
+                        int tag, lockstep_request** request) {
+  constexpr const char* kFunction = "lockstep_send";
+  return guarded([&] {
+    require(session != nullptr && (values != nullptr || bytes == 0), kFunction,
+            "expected a session and values");
+    allreduce::LetterThread& letters = letters_of(*session, kFunction);
+    complete(letters,
+             letters.send(to, tag, std::span(static_cast<const std::byte*>(values), bytes)),
+             nullptr, request);
+  });
+}
+
+int lockstep_receive_start(lockstep_session* session, void* values, size_t bytes, int from, int tag,
+                           int* source, lockstep_request** request) {
+  constexpr const char* kFunction = "lockstep_receive";
+  return guarded([&] {
+    require(session != nullptr && (values != nullptr || bytes == 0), kFunction,
+            "expected a session and memory");
+    allreduce::LetterThread& letters = letters_of(*session, kFunction);
+    complete(letters, letters.receive(from, tag, std::span(static_cast<std::byte*>(values), bytes)),
+             source, request);
+  });
 }
 
 int lockstep_wait(lockstep_request* request) {

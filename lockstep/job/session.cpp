@@ -25,6 +25,7 @@
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/allreduce/groups/ranks.h"
+#include "lockstep/allreduce/letters/letter_thread.h"
 #include "lockstep/allreduce/member/group_member.h"
 #include "lockstep/allreduce/transport/endpoint.h"
 #include "lockstep/allreduce/transport/job_texts.h"
@@ -205,6 +206,7 @@ struct Session::State {
   std::shared_ptr<allreduce::Transport> failures;  // for the comparison of failures
   // One member without a launcher.
   allreduce::Communicator ranks = allreduce::make_in_process_group(1).front();
+  std::unique_ptr<allreduce::LetterThread> letters;  // null unless the program describes the job
   std::mutex group_mutex;
   std::optional<allreduce::Communicator> group;  // that of workers(), for the watchdog
   std::exception_ptr start_error;                // from starting the watchdog; guard() throws it
@@ -275,6 +277,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
     if (const std::string lines = state_->settings.lines(); !lines.empty())
       logger_->debug(fmt::format("from the environment: {}", lines));
   }
+  if (options.task && size_ > 1)
+    state_->letters =
+        std::make_unique<allreduce::LetterThread>(ranks().impl()->transport()->duplicate());
   if (stall_timeout <= 0) return;
   try {
     start_watchdog({activity_}, {.stall_timeout = stall_timeout});
@@ -396,6 +401,7 @@ void Session::start_watchdog(const std::vector<std::shared_ptr<allreduce::Activi
       const ErrorMessage failure{"watchdog", text.substr(0, end),
                                  text.substr(std::min(text.size(), end + 2))};
       ranks().impl()->fail(failure);
+      if (state_->letters) state_->letters->fail(failure);
       const std::lock_guard lock(state_->group_mutex);
       if (state_->group) state_->group->impl()->fail(failure);
     };
@@ -499,6 +505,7 @@ Session::~Session() {
   // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them
   // as lost.
   watchdog_.reset();
+  state_->letters.reset();
   state_->ranks = allreduce::make_in_process_group(1).front();
   state_->failures.reset();
   if (!communicator_) return;
@@ -534,6 +541,8 @@ Agreement::Agreement(const Session& session)
       gather_([&session](const std::string& mine) { return session.all_gather(mine); }) {}
 
 const allreduce::Communicator& Session::ranks() const { return state_->ranks; }
+
+allreduce::LetterThread* Session::letters() const { return state_->letters.get(); }
 
 void Session::barrier() const {
   if (size_ == 1) return;

@@ -16,6 +16,7 @@
 
 namespace lockstep::inline v0::allreduce {
 class Communicator;
+class LetterThread;
 class Transport;
 class Watchdog;
 struct WatchdogOptions;
@@ -137,6 +138,8 @@ class Session {
   const std::string& transport_reason() const { return transport_reason_; }
   /// The ranks as a group for setup and control, one member each. Used by one thread at a time.
   const allreduce::Communicator& ranks() const;
+  /// Messages between two ranks of SessionOptions::task; null in other sessions, and for one rank.
+  allreduce::LetterThread* letters() const;
   /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }
   /// What the environment of rank 0 sets (lockstep/job/operator_settings.h).

@@ -139,6 +139,45 @@ dist.all_gather_object(objects, {"rank": rank}, ours)
 assert objects == [{"rank": each} for each in range(size)], objects
 dist.barrier(ours)
 
+# Messages: short and long, with tags out of order, to both sides at once.
+after, before = (rank + 1) % size, (rank - 1) % size
+for count in (0, 5, 100_000):
+    for kind in (torch.float32, torch.int64, torch.bool):
+        received = torch.empty(count, dtype=kind)
+        works = [dist.irecv(received, before, ours, 7),
+                 dist.isend(torch.full((count,), rank, dtype=kind), after, ours, 7)]
+        for work in works:
+            work.wait()
+        same("ring", [received], [torch.full((count,), before, dtype=kind)])
+if rank == 0:
+    dist.send(torch.tensor([1.0]), 1, ours, 1)
+    long = dist.isend(torch.full((50_000,), 2.0), 1, ours, 2)
+    dist.send(torch.tensor([3.0]), 1, ours, 3)
+    long.wait()
+if rank == 1:
+    for tag, wanted in ((3, [3.0]), (1, [1.0]), (2, [2.0] * 50_000)):
+        received = torch.empty(len(wanted))
+        dist.recv(received, 0, ours, tag)
+        same(f"tag {tag}", [received], [torch.tensor(wanted)])
+# While a collective waits for the other ranks.
+pending = torch.ones(3)
+if rank == 0:
+    work = dist.all_reduce(pending, group=ours, async_op=True)
+    dist.send(torch.tensor([5]), 1, ours)
+if rank == 1:
+    received = torch.empty(1, dtype=torch.int64)
+    dist.recv(received, 0, ours)
+    same("message beside a collective", [received], [torch.tensor([5])])
+if rank != 0:
+    work = dist.all_reduce(pending, group=ours, async_op=True)
+work.wait()
+same("collective beside a message", [pending], [torch.full((3,), float(size))])
+requests = [dist.P2POp(dist.isend, torch.tensor([rank]), after, ours),
+            dist.P2POp(dist.irecv, received := torch.empty(1, dtype=torch.int64), before, ours)]
+for work in dist.batch_isend_irecv(requests):
+    work.wait()
+same("batch", [received], [torch.tensor([before])])
+
 
 def refuses(pattern, function, *arguments, **keywords):
     try:
@@ -149,6 +188,8 @@ def refuses(pattern, function, *arguments, **keywords):
     raise AssertionError(f"{function.__name__} accepted {arguments}")
 
 
+refuses("expected another rank, from 0 to", ours._get_backend(torch.device("cpu")).send,
+        [torch.ones(1)], size, 0)
 refuses("type among torch.float32.*got torch.float8", dist.all_reduce,
         torch.zeros(3).to(torch.float8_e5m2), group=ours)
 refuses("floating-point numbers for an average, got torch.int64", dist.all_reduce,

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/launch/admission.h"
+#include "tests/simulator/letters.h"
 #include "tests/simulator/node.h"
 #include "tests/simulator/saves.h"
 #include "tests/simulator/watch.h"
@@ -443,6 +444,7 @@ Outcome run_schedule(std::uint64_t seed) {
   if (seed % 4 == 2) return run_watch(seed);
   if (seed % 8 == 3) return run_failures(seed);
   if (seed % 8 == 7) return run_node(seed);
+  if (seed % 16 == 9) return run_letters(seed);
   if (seed % 32 == 5) return run_saves(seed);
   return Run(seed).finish();
 }

@@ -93,6 +93,39 @@ class LockstepWork(Work):
         return self._future
 
 
+class MessageWork(Work):
+    """A message that is sent or received, by this thread alone."""
+
+    def __init__(self, handle, tensors, finish=None):
+        super().__init__()
+        self._handle = handle
+        self._tensors = tensors
+        self._finish = finish
+
+    def wait(self, timeout=None):
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            c.wait(handle)
+            if self._finish is not None:
+                self._finish()
+        return True
+
+    synchronize = wait
+
+    def result(self):
+        return self._tensors
+
+    def get_future(self):
+        future = torch.futures.Future()
+        self.wait()
+        future.set_result(self._tensors)
+        return future
+
+    def __del__(self):
+        if self._handle is not None:  # its memory is in use for as long as it is not complete
+            _dropped.append((self._handle, self._tensors, self._finish))
+
+
 def _waits_for_requests(works):
     """A thread: completes works in the order in which they were started."""
     while (item := works.get()) is not None:
@@ -115,6 +148,10 @@ class LockstepBackend(Backend):
     """The ranks of one process group. Each has a session of its own, over the connections that its
     ranks make with each other when it is created.
     """
+
+    # torch 2.15 asks for these without end if they are not here.
+    supports_coalescing = supports_reconfigure = supports_shrinking = False
+    supports_splitting = supports_window = _supports_time_estimate = False
 
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
@@ -423,6 +460,24 @@ class LockstepBackend(Backend):
 
         return self._run(options, [], start)
 
+    def send(self, tensors, to, tag):
+        tensor, = self._dense("send", tensors)
+        handle = ctypes.c_void_p()
+        c.send_start(self._session, tensor.data_ptr(), _bytes(tensor), to, tag,
+                     ctypes.byref(handle))
+        return MessageWork(handle, [tensor])
+
+    def recv(self, tensors, source, tag):
+        into, = self._dense("recv", tensors)
+        handle, target = ctypes.c_void_p(), tensors[0]
+        c.receive_start(self._session, into.data_ptr(), _bytes(into), source, tag, None,
+                        ctypes.byref(handle))
+        return MessageWork(handle, [into],
+                           None if into is target else lambda: target.copy_(into))
+
+    def recv_anysource(self, tensors, tag):
+        return self.recv(tensors, -1, tag)
+
     def monitored_barrier(self, options=None, wait_all_ranks=False):
         with self._lock:
             c.barrier(self._session)
@@ -456,6 +511,7 @@ def _bytes(tensor):
 # Groups that the program has not destroyed, and threads of those that it has.
 _open = weakref.WeakSet()
 _leaving = []
+_dropped = []  # messages that nobody waits for
 
 
 def _leave_all():
