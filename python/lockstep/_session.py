@@ -49,10 +49,10 @@ def init(*, stall_timeout=None, start_timeout=None, allreduce="auto", communicat
     c.init(ctypes.byref(options), ctypes.byref(session))
     _session = session
     atexit.register(_end)
-    _watch_exceptions()
+    watch_exceptions()
 
 
-def _watch_exceptions():
+def watch_exceptions():
     """An exception that ends the program ends this rank without shutdown(), for which the other
     ranks are not ready.
     """
@@ -66,6 +66,11 @@ def _watch_exceptions():
     if not _watched:
         _watched.append(earlier)
         sys.excepthook = hook
+
+
+def has_failed():
+    """Whether an exception ends the program."""
+    return _has_failed
 
 
 def _end():

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ReduceOp, Work
 
 from .._library import OPS, TYPES, CommunicationError, InputError, c
+from .._session import has_failed, watch_exceptions
 
 NAME = "lockstep"
 NATIVE = {getattr(torch, name): code for name, code in TYPES.items()}
@@ -157,6 +158,7 @@ class LockstepBackend(Backend):
         super().__init__(rank, size)
         self._rank, self._size = rank, size
         self._session = _join(store, rank, size, timeout.total_seconds())
+        watch_exceptions()
         self._works = queue.SimpleQueue()
         self._lock = threading.Lock()  # calls start one at a time
         self._thread = threading.Thread(target=_waits_for_requests, args=(self._works,),
@@ -228,6 +230,8 @@ class LockstepBackend(Backend):
             return self._reduce(function, torch.view_as_real(tensor), op, options, results, finish)
         reduced = tensor
         if kind == torch.bool:  # true or false: any is the largest, all the smallest
+            if number in (ReduceOp.AVG, ReduceOp.PREMUL_SUM):
+                _refuse(function, "floating-point numbers for an average or a factor", kind)
             reduced = tensor.view(torch.uint8)
             number = ReduceOp.MIN if number in (ReduceOp.MIN, ReduceOp.PRODUCT) else ReduceOp.MAX
         elif kind in WIDENED:
@@ -304,7 +308,7 @@ class LockstepBackend(Backend):
         target = whole[self._rank * count:(self._rank + 1) * count]
 
         def copy_part():
-            output.copy_(target.view(output.shape))
+            output.copy_(target.view(output.shape))  # also into one that is not contiguous
 
         # The core's parts are those of torch if they are whole lines.
         if (whole.dtype in NATIVE and number in REDUCTIONS and number != ReduceOp.PREMUL_SUM
@@ -322,7 +326,7 @@ class LockstepBackend(Backend):
 
     def reduce_scatter(self, outputs, inputs, options=None):
         whole = torch.cat([part.reshape(-1) for part in inputs[0]])
-        return self._reduce_scatter_single(outputs[0].view(-1), whole, options)
+        return self._reduce_scatter_single(outputs[0], whole, options)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, options=None):
         return [self._reduce_scatter_single(*pair, options) for pair in zip(outputs, inputs)][-1]
@@ -412,8 +416,11 @@ class LockstepBackend(Backend):
         return self._exchange("scatter", options, source, sizes, into, outputs,
                               None if into is output else lambda: output.copy_(into))
 
-    def _exchange(self, function, options, source, sent, output, results, finish=None):
-        """Sends sent[i] bytes of `source` to rank i; fills `output` with what arrives."""
+    def _exchange(self, function, options, source, sent, output, results, finish=None,
+                  expected=None):
+        """Sends sent[i] bytes of `source` to rank i; fills `output` with what arrives, which is
+        expected[i] bytes of rank i if that is known.
+        """
         sizes = (ctypes.c_size_t * self._size)()
         parts = (ctypes.c_size_t * self._size)(*sent)
 
@@ -423,7 +430,9 @@ class LockstepBackend(Backend):
 
         def check():
             if sum(sizes) != _bytes(output):
-                _refuse(function, f"{_bytes(output)} bytes from all ranks", f"{sum(sizes)}")
+                _refuse(function, f"{_bytes(output)} bytes from all ranks", sum(sizes))
+            if expected is not None and list(sizes) != expected:
+                _refuse(function, f"{expected} bytes from the ranks", list(sizes))
             if finish is not None:
                 finish()
 
@@ -436,8 +445,10 @@ class LockstepBackend(Backend):
         splits = input_splits or [source.shape[0] // self._size] * self._size
         if sum(splits) != source.shape[0]:
             _refuse("all_to_all", f"splits that add up to {source.shape[0]} rows", splits)
+        expected = [rows * row for rows in output_splits] if output_splits and row else None
         return self._exchange("all_to_all", options, source, [rows * row for rows in splits], into,
-                              [output], None if into is output else lambda: output.copy_(into))
+                              [output], None if into is output else lambda: output.copy_(into),
+                              expected)
 
     def alltoall(self, outputs, inputs, options=None):
         source = torch.cat([one.reshape(-1) for one in inputs])
@@ -515,6 +526,8 @@ _dropped = []  # messages that nobody waits for
 
 
 def _leave_all():
+    if has_failed():
+        return
     for group in list(_open):
         group.shutdown()
     for thread in _leaving:
