@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kTurnPatience = 1ms;  // for the turn, and the longest sleep
+constexpr auto kLongestPause = 1ms;
 constexpr auto kShortestPause = 10us;
 constexpr auto kEndPatience = 1s;
 
@@ -106,7 +106,7 @@ void LetterThread::work() {
       if (ends_ && (Clock::now() >= end || (new_.empty() && letters_.is_idle()))) return;
     }
     Turn& turn = transport_->turn();
-    std::unique_lock mine(turn.mutex, kTurnPatience);
+    std::unique_lock mine(turn.mutex, std::try_to_lock);
     bool has_moved = false;
     if (mine.owns_lock()) {
       turn.run_left();
@@ -115,7 +115,7 @@ void LetterThread::work() {
     } else {
       turn.leave(this, [this] { move(); });
     }
-    pause = has_moved ? kShortestPause : std::min<Clock::duration>(2 * pause, kTurnPatience);
+    pause = has_moved ? kShortestPause : std::min<Clock::duration>(2 * pause, kLongestPause);
     if (!has_moved) std::this_thread::sleep_for(pause);
   }
 }
