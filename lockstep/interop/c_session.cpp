@@ -40,35 +40,12 @@ void require_root(int root, const job::Workers& workers, const char* function) {
 
 }  // namespace lockstep::inline v0::interop
 
-using lockstep::Error;
-using lockstep::ErrorCategory;
 using lockstep::interop::guarded;
 using lockstep::interop::known_options;
 using lockstep::interop::last_error;
 using lockstep::interop::require;
 namespace allreduce = lockstep::allreduce;
 namespace job = lockstep::job;
-
-namespace {
-
-/// Sets the job that the program describes.
-void describe_job(const lockstep_session_options& given, job::SessionOptions& wanted) {
-  constexpr const char* kFunction = "lockstep_init";
-  if (given.rank < 0 || given.rank >= given.world_size)
-    throw Error(ErrorCategory::input, kFunction,
-                fmt::format("expected a rank from 0 to {}", given.world_size - 1),
-                fmt::format("got {}", given.rank));
-  require(given.address != nullptr, kFunction, "expected an address of rank 0");
-  wanted.task = job::Task{.source = "the program",
-                          .rank = given.rank,
-                          .ranks = given.world_size,
-                          .rendezvous = job::parse_address(kFunction, given.address),
-                          .listener = given.listener,
-                          .job = given.address};
-  if (given.secret != nullptr) wanted.secret = given.secret;
-}
-
-}  // namespace
 
 const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 
@@ -100,10 +77,17 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
                                            .stall_timeout = given.stall_timeout}};
     if (given.start_timeout >= 0) wanted.start_timeout = given.start_timeout;
     if (given.communicator != -1) wanted.communicator = given.communicator;
-    if (given.world_size > 0) describe_job(given, wanted);
+    if (given.world_size > 0) {
+      require(given.address != nullptr, "lockstep_init", "expected an address of rank 0");
+      wanted.job = {.rank = given.rank,
+                    .ranks = given.world_size,
+                    .address = given.address,
+                    .listener = given.listener,
+                    .secret = given.secret != nullptr ? given.secret : ""};
+    }
     auto made = std::make_unique<job::Session>(wanted);
     // Now, because ranks of several sessions may use them in different orders.
-    if (wanted.task) made->workers();
+    if (wanted.job) made->workers();
     *session = new lockstep_session(std::move(made));
   });
 }

@@ -116,6 +116,20 @@ bool choose_tcp(TransportChoice choice, bool has_mpi) {
   return task && task->ranks > 1;
 }
 
+std::optional<Task> task_of(const DescribedJob& job) {
+  constexpr const char* kWhere = "DescribedJob";
+  if (job.rank < 0 || job.rank >= job.ranks)
+    throw Error(ErrorCategory::input, kWhere,
+                fmt::format("expected a rank from 0 to {}", job.ranks - 1),
+                fmt::format("got {}", job.rank));
+  return Task{.source = "the program",
+              .rank = job.rank,
+              .ranks = job.ranks,
+              .rendezvous = parse_address(kWhere, job.address),
+              .listener = job.listener,
+              .job = job.address};
+}
+
 /// The communicator of an integer handle. Throws unless it is one of the ranks of this program.
 allreduce::MpiHandle require_communicator(const allreduce::MpiFunctions& mpi, int handle) {
   const allreduce::MpiHandle communicator = mpi.from_fortran(handle);
@@ -235,7 +249,7 @@ struct Session::State {
 
 Session::Session(int argc, char** argv, const SessionOptions& options)
     : workers_options_(options.workers), state_(std::make_unique<State>()) {
-  if (!options.task) state_->only.emplace();
+  if (!options.job) state_->only.emplace();
   require_processor();
   const std::shared_ptr<StartMonitor> monitor =
       options.start_monitor ? options.start_monitor : std::make_shared<StartMonitor>();
@@ -249,10 +263,10 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
       start_limit(start_timeout ? start_timeout : options.start_timeout, stall_timeout);
   const bool has_mpi = program_has_mpi || (launch.launched && launch.connects);
   const bool over_tcp =
-      options.task || choose_tcp(state_->settings.transport == TransportChoice::automatic
-                                     ? options.transport
-                                     : state_->settings.transport,
-                                 has_mpi);
+      options.job || choose_tcp(state_->settings.transport == TransportChoice::automatic
+                                    ? options.transport
+                                    : state_->settings.transport,
+                                has_mpi);
   if (!program_has_mpi && options.communicator)
     throw Error(ErrorCategory::input, "session",
                 "expected MPI_Init before a session with a communicator", "MPI is not initialized");
@@ -277,7 +291,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
     if (const std::string lines = state_->settings.lines(); !lines.empty())
       logger_->debug(fmt::format("from the environment: {}", lines));
   }
-  if (options.task && size_ > 1)
+  if (options.job && size_ > 1)
     state_->letters =
         std::make_unique<allreduce::LetterThread>(ranks().impl()->transport()->duplicate());
   if (stall_timeout <= 0) return;
@@ -289,9 +303,9 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
 }
 
 void Session::connect_over_tcp(const SessionOptions& options, double limit, StartMonitor& monitor) {
-  auto task = options.task ? options.task : find_task(process_environment());
+  auto task = options.job ? task_of(*options.job) : find_task(process_environment());
   if (const std::string& place = state_->settings.rendezvous;
-      task && !options.task && !place.empty()) {
+      task && !options.job && !place.empty()) {
     constexpr const char* kVariable = "LOCKSTEP_RENDEZVOUS";
     task->rendezvous = parse_address(kVariable, place);
     if (task->rendezvous.port == 0)
@@ -313,10 +327,11 @@ void Session::connect_over_tcp(const SessionOptions& options, double limit, Star
   monitor.watch(limit > 0 ? limit + kMonitorGrace : 0);
   monitor.enter(kJoin);
   const auto secret =
-      options.task
-          ? net::find_job_secret(nullptr, options.secret.empty() ? nullptr : options.secret.c_str())
-          : net::find_job_secret(std::getenv(net::kSecretFileVariable),
-                                 std::getenv(net::kSecretVariable));
+      !options.job ? net::find_job_secret(std::getenv(net::kSecretFileVariable),
+                                          std::getenv(net::kSecretVariable))
+      : options.job->secret.empty()
+          ? std::nullopt
+          : std::optional(net::JobSecret(options.job->secret, "DescribedJob::secret"));
   JobConnections job = connect_job(*task, secret.value_or(net::JobSecret::none()),
                                    std::chrono::duration<double>(limit));
   use(allreduce::make_transport(allreduce::make_tcp_endpoint(task->rank, std::move(job.nodes),

@@ -11,7 +11,6 @@
 #include "lockstep/allreduce/groups/route.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
-#include "lockstep/job/launch/task.h"
 #include "lockstep/job/launch/transport_choice.h"
 
 namespace lockstep::inline v0::allreduce {
@@ -49,6 +48,17 @@ class SessionGroup {
   virtual void abort(const std::string& reason) = 0;  ///< makes the collectives of all ranks throw
 };
 
+/// A job that the program describes.
+struct DescribedJob {
+  int rank = 0;              ///< number of this process
+  int ranks = 1;             ///< number of processes
+  std::string address = {};  ///< "host:port" where rank 0 listens
+  /// A socket of rank 0 that listens there, which the session closes; -1: it opens one.
+  int listener = -1;
+  /// At least 16 bytes, the same on all ranks; empty: the ranks are of one user on one host.
+  std::string secret = {};
+};
+
 /// Options of a session.
 struct SessionOptions {
   bool quiet = false;    ///< warnings and errors only; `fit` does not print its progress
@@ -73,18 +83,16 @@ struct SessionOptions {
   /// and prove to each other that they know LOCKSTEP_JOB_SECRET; without one they must be of one
   /// user on one host. LOCKSTEP_TRANSPORT overrides it.
   TransportChoice transport = TransportChoice::automatic;
-  /// The job, if the program describes it and not its environment: rank, ranks and where rank 0
-  /// listens. The transport is tcp. A process may have several such sessions, of different jobs and
-  /// beside one that its launcher describes. When ranks are lost, the process goes on: the
-  /// collectives of this session throw.
-  std::optional<Task> task = {};
-  std::string secret = {};  ///< that of `task`; empty: its ranks are of one user on one host
+  /// The job, if the program describes it and not its environment. The transport is tcp. A process
+  /// may have several such sessions, of different jobs and beside one that its launcher describes.
+  /// When ranks are lost, the process goes on: the collectives of this session throw.
+  std::optional<DescribedJob> job = {};
   /// A monitor that the program started earlier; null: the session creates one.
   std::shared_ptr<StartMonitor> start_monitor = {};
 };
 
 /// Owns the process-wide resources: MPI, the logger, the watchdog and the exit of the job. Create
-/// it first in main and destroy it last; one per process, except those of SessionOptions::task.
+/// it first in main and destroy it last; one per process, except those of SessionOptions::job.
 /// Under a launcher it initializes MPI (MPI_THREAD_SERIALIZED) and is one of several ranks; without
 /// a launcher it is a job of one rank and does not use MPI. If the program has already initialized
 /// MPI, the session uses a duplicate of MPI_COMM_WORLD, or of SessionOptions::communicator. The
@@ -138,7 +146,7 @@ class Session {
   const std::string& transport_reason() const { return transport_reason_; }
   /// The ranks as a group for setup and control, one member each. Used by one thread at a time.
   const allreduce::Communicator& ranks() const;
-  /// Messages between two ranks of SessionOptions::task; null in other sessions, and for one rank.
+  /// Messages between two ranks of SessionOptions::job; null in other sessions, and for one rank.
   allreduce::LetterThread* letters() const;
   /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }

@@ -86,7 +86,8 @@ class Torch(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+    if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", "import torch"],
+                                                    capture_output=True).returncode != 0:
         print(f"{PYTHON} has no torch")
         sys.exit(SKIPPED)
     FOLDER.mkdir(parents=True, exist_ok=True)
