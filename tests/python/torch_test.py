@@ -52,8 +52,11 @@ class Torch(unittest.TestCase):
             self.assertEqual(len(re.findall(r"1[0-9]{2} right", output)), ranks, output)
 
     def test_training_equals_gloo(self):
-        results = {backend: set(re.findall(r"DDP \w+, FSDP \w+", self.assert_passes(
-            torchrun(2, "torch_training.py", backend)))) for backend in ("gloo", "lockstep")}
+        # Some processes with Gloo abort at their end, after they have printed their results.
+        results = {backend: set(re.findall(
+            "DDP [0-9a-f]{16}, FSDP [0-9a-f]{16}", run(torchrun(2, "torch_training.py",
+                                                                backend))[1]))
+            for backend in ("gloo", "lockstep")}
         self.assertEqual(len(results["gloo"]), 1, results)
         self.assertEqual(results["gloo"], results["lockstep"])
 
