@@ -107,10 +107,11 @@ Plan make_plan(std::uint64_t seed) {
   plan.ring = {.small_bytes = one_of<std::size_t>(chance, {0, 64, 2048}),
                .segment_bytes = one_of<std::size_t>(chance, {64, 128, 512}),
                .segments_in_flight = one_of<std::size_t>(chance, {1, 2, 4})};
-  // What is sent before calls are compared can wait, in each of two sets, beside calls.
-  plan.network.max_waiting =
-      std::max(plan.network.max_waiting,
-               2 * plan.ring.segments_in_flight * (plan.ring.segment_bytes + 128) + 768);
+  // What is sent before calls are compared can wait, in each of two sets: segments, and calls with
+  // the small values beside them.
+  const std::size_t ahead = plan.ring.segments_in_flight * (plan.ring.segment_bytes + 128) +
+                            plan.ring.small_bytes + 16 * sizeof(Call) + 128;
+  plan.network.max_waiting = std::max(plan.network.max_waiting, 2 * ahead);
   return plan;
 }
 
