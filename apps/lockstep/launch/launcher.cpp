@@ -203,7 +203,7 @@ class Supervisor {
   }
 
   std::vector<Member> members_;
-  std::optional<int> status_;  // that of the first rank that failed
+  std::optional<int> status_;  // that of the first rank that failed, or of what caused it
   std::optional<Clock::time_point> failed_;
   std::optional<Clock::time_point> stopped_;
   bool terminated_ = false;
