@@ -42,6 +42,27 @@ def _refuse(function, expected, actual):
     raise InputError(f"[{function}] expected {expected}, got {actual}")
 
 
+class DoneWork(Work):
+    """A collective that the caller has waited for."""
+
+    def __init__(self, result):
+        super().__init__()
+        self._result = result
+
+    def wait(self, timeout=None):
+        return True
+
+    synchronize = is_completed = is_success = wait
+
+    def result(self):
+        return self._result
+
+    def get_future(self):
+        future = torch.futures.Future()
+        future.set_result(self._result)
+        return future
+
+
 class LockstepWork(Work):
     """A collective. `finish` runs when its request is complete; `result` are its tensors."""
 
@@ -200,14 +221,13 @@ class LockstepBackend(Backend):
         if self._closed:
             raise CommunicationError("[lockstep] expected a process group that is open, "
                                      "got one that was destroyed")
-        work = LockstepWork(tensors, finish)
         if not getattr(options, "asyncOp", True):
             with self._lock:
                 start(None)
-            work.complete()
-            if work.exception() is not None:
-                raise work.exception()
-            return work
+            if finish is not None:
+                finish()
+            return DoneWork(tensors)
+        work = LockstepWork(tensors, finish)
         handle = ctypes.c_void_p()
         with self._lock:
             start(ctypes.byref(handle))
