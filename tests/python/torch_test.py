@@ -51,6 +51,11 @@ class Torch(unittest.TestCase):
             output = self.assert_passes(torchrun(ranks, "torch_collectives.py"))
             self.assertEqual(len(re.findall(r"1[0-9]{2} right", output)), ranks, output)
 
+    def test_carries_what_pytorch_builds_on_it(self):
+        for ranks in (2, 4):
+            output = self.assert_passes(torchrun(ranks, "torch_users.py"))
+            self.assertEqual(output.count("all work"), ranks, output)
+
     def test_training_equals_gloo(self):
         # Some processes with Gloo abort at their end, after they have printed their results.
         results = {backend: set(re.findall(
