@@ -31,6 +31,8 @@ using checkpoint::CheckpointOptions;
 using checkpoint::VerifyCheckpoint;
 
 constexpr std::uint64_t kMaxEvents = 1'000'000;
+// A group leaks the memory of messages in flight after a failure: little of it here.
+constexpr allreduce::RingOptions kSmall{.small_bytes = 2048, .segment_bytes = 1024};
 constexpr std::size_t kParameters = 16;  // without padding
 
 /// Thrown in a process that has ended; nobody catches it as an error.
@@ -125,8 +127,8 @@ class SavingJob {
                                            .parameters = rank.parameters,
                                            .buffers = {},
                                            .slots = {{"momentum", rank.momentum}}};
-    CheckpointDirectory directory(
-        plan_.options, allreduce::Communicator(allreduce::make_ring(network_.transport(number))));
+    CheckpointDirectory directory(plan_.options, allreduce::Communicator(allreduce::make_ring(
+                                                     network_.transport(number), kSmall)));
     directory.prepare(checkpoint::checkpoint_bytes(arrays));
     if (const auto restored = directory.restore(arrays)) {
       rank.restored = restored->state.step;
