@@ -68,7 +68,7 @@ class Collectives(unittest.TestCase):
                 ("interrupt", 130, "KeyboardInterrupt")):
             with self.subTest(end):
                 found, output = run("endings.py", environment={
-                    "LOCKSTEP_STALL_TIMEOUT": "3", "ENDING": end})
+                    "LOCKSTEP_STALL_TIMEOUT": "5" if end == "stopped" else "50", "ENDING": end})
                 self.assertEqual(found, status, output)
                 self.assertRegex(output, line)
 

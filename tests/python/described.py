@@ -17,7 +17,7 @@ PLACE = pathlib.Path(os.environ["PLACE"])
 
 def join(name, secret=b"0123456789abcdef"):
     options = c.default_session_options()
-    options.quiet, options.stall_timeout = 1, 3
+    options.quiet, options.stall_timeout = 1, 50
     options.world_size, options.rank, options.secret = SIZE, RANK, secret
     place = PLACE / name
     if RANK == 0:
