@@ -37,7 +37,7 @@ using allreduce::Transport;
 using allreduce::Values;
 
 // With many members, few have something to do at an event.
-constexpr std::uint64_t kMaxEventsOfEach = 250'000;
+constexpr std::uint64_t kMaxEventsOfEach = 1'000'000;
 
 /// What all members of a set do.
 struct Step {
