@@ -199,14 +199,21 @@ std::string read_small_file(const fs::path& path) {
 void sync_directory(const fs::path& directory) {
   const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!file.is_open()) fail(directory, "expected a directory", errno);
-  // Some network file systems do not support fsync of directories and return EINVAL.
-  if (::fsync(file.get()) != 0 && errno != EINVAL)
+  // Some network file systems do not support fsync of directories and return EINVAL. EROFS: there
+  // is nothing to sync.
+  if (::fsync(file.get()) != 0 && errno != EINVAL && errno != EROFS)
     fail(directory, "expected to sync the directory", errno);
   note_file_progress();
 }
 
 void make_directories(const fs::path& directory) {
+  // Does nothing for a parent without read permission, which cannot be opened for fsync; its
+  // durability is then up to the file system.
+  const auto sync = [](const fs::path& parent) {
+    if (!parent.empty() && ::access(parent.c_str(), R_OK) == 0) sync_directory(parent);
+  };
   fs::path made;
+  fs::path existing;  // the parent of the deepest directory that exists
   for (const fs::path& part : directory) {
     const fs::path parent = made.empty() ? fs::path(".") : made;
     made /= part;
@@ -215,14 +222,18 @@ void make_directories(const fs::path& directory) {
       const int error = errno;
       struct stat status = {};
       const bool exists = ::stat(made.c_str(), &status) == 0;
-      if (exists && S_ISDIR(status.st_mode)) continue;
+      if (exists && S_ISDIR(status.st_mode)) {
+        existing = parent;
+        continue;
+      }
       fail(directory, "expected a directory for checkpoints that can be written",
            exists ? ENOTDIR : error);
     }
-    // A parent without read permission cannot be opened for fsync; its durability is then up to the
-    // file system.
-    if (::access(parent.c_str(), R_OK) == 0) sync_directory(parent);
+    sync(std::exchange(existing, {}));
+    sync(parent);
   }
+  // An earlier run may have made it, and ended before the sync.
+  sync(existing);
 }
 
 void replace_directory(const fs::path& from, const fs::path& to) {
