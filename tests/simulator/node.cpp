@@ -118,6 +118,8 @@ class Node {
         throw fmt::format("two causes: {} and {}", *member.failure, *members_[0].failure);
       if (member.failure && member.round > faulty_round_)
         throw std::string("a member passes the barrier without the one that failed");
+      if (member.failure && member.round < faulty_round_)
+        throw std::string("a member fails in a round at which all had arrived");
     }
   }
 

@@ -217,6 +217,7 @@ class Member {
           {"all_reduce", "expected all members", fmt::format("member {} left", rank_)});
       return set()->throw_if_failed();
     }
+    set()->begin_operation();
     make_values(static_cast<std::size_t>(step.count) + (differs ? 1 : 0));
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = value_of(index(), i, step_);
     sent_.clear();
@@ -260,6 +261,7 @@ class Member {
       if (step.kind == Call::Kind::all_to_all) return set()->start_all_to_all(parts_);
     }
     check();
+    set()->complete_operation();
     is_started_ = false;
     ++step_;
   }
@@ -413,6 +415,10 @@ class Run {
       const std::string text = Error(ErrorCategory::communication, *member->failure()).what();
       if (cause && *cause != text) throw fmt::format("two causes: {} and {}", *cause, text);
       cause = text;
+      if ((plan_.fault == Fault::member_fails || plan_.fault == Fault::call_differs) &&
+          member->step() < plan_.faulty_step)
+        throw fmt::format("step {} failed, which the member that failed had completed",
+                          member->step());
     }
     const bool has_ended =
         std::ranges::any_of(members_, [](const auto& member) { return member->has_ended(); });

@@ -212,7 +212,10 @@ void Collective::broadcast_failure(const ErrorMessage& failure) {
   if (failure_) return;
   failure_ = failure;
   if (!transport_.is_open()) return;
-  const std::string notice = failure.pack().substr(0, kLongestNotice);
+  // The number of completed operations, and the failure.
+  std::string notice(sizeof(completed_), '\0');
+  std::memcpy(notice.data(), &completed_, sizeof(completed_));
+  notice += failure.pack().substr(0, kLongestNotice - notice.size());
   notices_.reserve(static_cast<std::size_t>(transport_.size()), notice.size());
   for (int rank = 0; rank < transport_.size(); ++rank) {
     if (rank == transport_.rank()) continue;
@@ -236,9 +239,24 @@ void Collective::check_others() {
       transport_.receive(arrival->from, Tag::failure, notices_.memory(slot).first(kLongestNotice));
   while (!transport_.poll(notices_.message(slot))) continue;  // it has arrived
   // The failed member has sent it to all, so it is not forwarded.
-  record_failure(
-      ErrorMessage::unpack({reinterpret_cast<const char*>(notices_.slot(slot)), arrival->bytes}));
+  std::uint64_t completed = 0;
+  LOCKSTEP_CHECK_OP(arrival->bytes, >=, sizeof(completed));
+  std::memcpy(&completed, notices_.slot(slot), sizeof(completed));
+  const auto failure =
+      ErrorMessage::unpack({reinterpret_cast<const char*>(notices_.slot(slot)) + sizeof(completed),
+                            arrival->bytes - sizeof(completed)});
+  // All that the operation needs of that member is on its way.
+  if (completed_ < begun_ && begun_ <= completed) {
+    if (!later_) later_ = failure;
+    return;
+  }
+  record_failure(failure);
   throw_if_failed();
+}
+
+void Collective::complete_operation() {
+  completed_ = begun_;
+  if (later_) record_failure(*later_);
 }
 
 }  // namespace lockstep::inline v0::allreduce

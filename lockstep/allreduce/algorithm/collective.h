@@ -71,7 +71,12 @@ class Collective {
   /// After an all-gather or all-to-all: the bytes of each member.
   std::vector<std::vector<std::byte>> take_received() { return std::move(received_); }
 
-  /// Throws if another member has failed. For long waits.
+  // Between these two there is one operation of the group: any number of the functions above.
+  void begin_operation() { ++begun_; }
+  /// A failure of a member that had completed this operation is one of the next.
+  void complete_operation();
+  /// Throws if another member has failed, unless it had completed this operation: then this member
+  /// can complete it too. For long waits.
   void check_others();
   /// Sends a failure to all other members; the first one stays.
   void broadcast_failure(const ErrorMessage& failure);
@@ -107,6 +112,9 @@ class Collective {
   MessageBuffers notices_;  // notices of failure
   bool is_comparing_ = false;
   std::optional<ErrorMessage> failure_;
+  std::optional<ErrorMessage> later_;  // becomes failure_ when the operation is complete
+  std::uint64_t begun_ = 0;            // operations
+  std::uint64_t completed_ = 0;        // all that were begun, or all but one
   double announced_ = 0;
   double last_seconds_ = 0;  // duration of the last exchange
   double waited_ = 0;

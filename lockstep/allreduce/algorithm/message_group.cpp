@@ -37,15 +37,15 @@ MessageGroup::~MessageGroup() {
   if (failure()) transport_->abandon();
 }
 
-// The right to use the transport, until the end of an operation.
-class MessageGroup::Operation {
+// The right to use the transport.
+class MessageGroup::Use {
  public:
-  explicit Operation(MessageGroup& group) : turn_(group.transport_->turn()), lock_(turn_.mutex) {
+  explicit Use(MessageGroup& group) : turn_(group.transport_->turn()), lock_(turn_.mutex) {
     turn_.run_left();
   }
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-  ~Operation() {
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() {
     lock_.unlock();
     // A failure may have been left after the last check of this operation.
     turn_.run_left_if_free();
@@ -54,6 +54,26 @@ class MessageGroup::Operation {
  private:
   Turn& turn_;
   std::unique_lock<std::timed_mutex> lock_;
+};
+
+// One operation, which is complete unless an exception ends it.
+class MessageGroup::Operation {
+ public:
+  explicit Operation(MessageGroup& group) : use_(group), collective_(group.collective_) {
+    if (group.failure()) group.publish_failure(*group.failure());
+    collective_.throw_if_failed();
+    collective_.begin_operation();
+  }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  ~Operation() {
+    if (std::uncaught_exceptions() == exceptions_) collective_.complete_operation();
+  }
+
+ private:
+  Use use_;
+  Collective& collective_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 device::Buffer MessageGroup::allocate(std::size_t bytes) {
@@ -93,7 +113,7 @@ void MessageGroup::receive_failure() {
 }
 
 void MessageGroup::throw_if_failed() {
-  const Operation operation(*this);
+  const Use use(*this);
   receive_failure();
 }
 

@@ -106,6 +106,7 @@ class MessageGroup : public GroupMember {
   }
 
  private:
+  class Use;
   class Operation;
 
   void wait();

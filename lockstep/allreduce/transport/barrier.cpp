@@ -141,9 +141,10 @@ void Barrier::start(const Call& call, const Place& place) {
 
 bool Barrier::poll() {
   for (; arrived_ < members_; ++arrived_) {
-    if (has_arrived(line((member_ + arrived_) % members_, round_))) continue;
+    const Line& next = line((member_ + arrived_) % members_, round_);
+    if (has_arrived(next)) continue;
     report_dead_writer();
-    throw_if_failed();
+    throw_if_failed_without(next);
     return false;
   }
   compare();
@@ -209,11 +210,11 @@ void Barrier::wait_long_for(Line& line, std::chrono::steady_clock::time_point be
   do {
     std::this_thread::yield();
     if (has_arrived(line)) return;
-    throw_if_failed();
+    throw_if_failed_without(line);
   } while (Clock::now() < deadline);
   while (!has_arrived(line)) {
     report_dead_writer();
-    throw_if_failed();
+    throw_if_failed_without(line);
     if (options_.poll_group) options_.poll_group();
     line.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = line.round.load(std::memory_order_seq_cst);
@@ -225,6 +226,12 @@ void Barrier::wait_long_for(Line& line, std::chrono::steady_clock::time_point be
 void Barrier::throw_if_failed() const {
   if (board_->state.load(std::memory_order_acquire) == Board::kFailed)
     throw Error(ErrorCategory::communication, *failure());
+}
+
+// A member may fail as soon as it has seen that all have arrived, before this one has.
+void Barrier::throw_if_failed_without(const Line& line) const {
+  if (board_->state.load(std::memory_order_acquire) == Board::kFailed && !has_arrived(line))
+    throw_if_failed();
 }
 
 // If a process is killed while it writes a failure, the member that detects this writes one

@@ -109,6 +109,7 @@ class Barrier {
   void wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const;
   bool has_arrived(const Line& line) const;
   void throw_if_failed() const;
+  void throw_if_failed_without(const Line& line) const;
   void report_dead_writer() const;
 
   std::shared_ptr<std::byte> memory_;
