@@ -30,7 +30,7 @@ if "--pin" in options:
 torch.set_num_threads(1)
 backend, store = sys.argv[1:3]
 if backend == "lockstep":
-    from lockstep.torch.backend import register
+    from lockstep.torch.group import register
     register()
 distributed.init_process_group(
     backend, init_method=store if "://" in store else f"file://{store}", rank=rank,

@@ -1,5 +1,6 @@
 """A rank under torchrun: the backend computes what Gloo computes, and refuses what it cannot."""
 import re
+import time
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,8 @@ def same(name, *results):
     global checked
     checked += 1
     for found, wanted in zip(*results):
+        if found.layout == torch.sparse_coo:
+            found, wanted = found.to_dense(), wanted.to_dense()
         if found.dtype != wanted.dtype or not torch.equal(found, wanted):
             raise AssertionError(f"rank {rank}, {name}: expected {wanted}, got {found}")
 
@@ -134,6 +137,41 @@ for one in sums:
 for work, one in zip(works, many):
     assert work.get_future().wait()[0].shape == one.shape and work.get_future().done()
 same("asynchronous", many, sums)
+
+
+def in_background(start):
+    """Rank 0 takes memory that is free before the others have started."""
+    if rank != 0:
+        time.sleep(0.1)
+    work = start()
+    if rank == 0:
+        taken = [torch.full((count,), 7.0) for count in (96, 96 * size) for _ in range(100)]
+        assert len(taken) == 200
+    work.wait()
+    assert work.is_completed()
+
+
+parts = [torch.full((96,), float(rank * size + part)) for part in range(size)]
+outputs = [torch.empty(96) for _ in range(size)]
+in_background(lambda: dist.all_to_all(outputs, parts, ours, async_op=True))
+same("all_to_all", outputs, [torch.full((96,), float(each * size + rank)) for each in range(size)])
+output = torch.empty(96)
+in_background(lambda: dist.scatter(output, parts if rank == 0 else None, 0, ours, async_op=True))
+same("scatter", [output], [torch.full((96,), float(rank))])
+in_background(lambda: dist.all_gather(outputs, torch.full((96, 2), rank + 1.0)[:, 0], ours,
+                                      async_op=True))
+same("all_gather", outputs, [torch.full((96,), each + 1.0) for each in range(size)])
+output = torch.full((96, 2), rank + 1.0)
+in_background(lambda: dist.all_reduce(output[:, 0], group=ours, async_op=True))
+same("all_reduce", [output[:, 0]], [torch.full((96,), size * (size + 1) / 2)])
+
+# A sum of sparse tensors, of other rows on each rank.
+rows = torch.tensor([[0, rank + 1]])
+both("sparse", lambda group, one: dist.all_reduce(one, group=group),
+     torch.sparse_coo_tensor(rows, torch.full((2, 3), rank + 1.0), (size + 2, 3)))
+before = ours._get_sequence_number_for_group()
+dist.all_reduce(torch.ones(1), group=ours)
+assert ours._get_sequence_number_for_group() == before + 1
 objects = [None] * size
 dist.all_gather_object(objects, {"rank": rank}, ours)
 assert objects == [{"rank": each} for each in range(size)], objects
@@ -177,6 +215,14 @@ requests = [dist.P2POp(dist.isend, torch.tensor([rank]), after, ours),
 for work in dist.batch_isend_irecv(requests):
     work.wait()
 same("batch", [received], [torch.tensor([before])])
+# From whomever, and of a request that the program does not keep.
+if rank == 1:
+    for other in range(size):
+        if other != rank:
+            dist.isend(torch.tensor([10 * other]), other, ours, 4)
+else:
+    sender = dist.recv(received, None, ours, 4)
+    assert (sender, int(received)) == (1, 10 * rank), (sender, received)
 
 
 def refuses(pattern, function, *arguments, **keywords):

@@ -56,6 +56,20 @@ class Torch(unittest.TestCase):
             output = self.assert_passes(torchrun(ranks, "torch_users.py"))
             self.assertEqual(output.count("all work"), ranks, output)
 
+    def test_the_others_go_on_without_a_rank_that_is_lost(self):
+        with tempfile.TemporaryDirectory() as place:
+            ranks = [self.start("torch_reconfigure.py", RANK=str(rank), PLACE=place)
+                     for rank in range(3)]
+            outputs = [process.communicate(timeout=60) for process in ranks]
+            self.assertEqual([process.returncode for process in ranks], [0, -signal.SIGKILL, 0],
+                             outputs)
+
+    def start(self, program, **environment):
+        return subprocess.Popen(
+            [PYTHON, str(HERE / program)], text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(SITE), "OMP_NUM_THREADS": "1", **environment})
+
     def test_training_equals_gloo(self):
         # Some processes with Gloo abort at their end, after they have printed their results.
         results = {backend: set(re.findall(
@@ -79,12 +93,11 @@ class Torch(unittest.TestCase):
                               ("exception", "ValueError: of rank 1"), ("leaves", "rank 1")):
             with self.subTest(ending), tempfile.TemporaryDirectory() as place:
                 # Not under torchrun, which ends the others at once.
-                place_of = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-                            "WORLD_SIZE": "2", "PLACE": place, "ENDING": ending,
-                            "LOCKSTEP_STALL_TIMEOUT": "5", "PYTHONPATH": str(SITE)}
-                ranks = [subprocess.Popen(
-                    [PYTHON, str(HERE / "torch_endings.py")], text=True, stderr=subprocess.PIPE,
-                    env={**os.environ, **place_of, "RANK": str(rank)}) for rank in range(2)]
+                port = str(free_port())
+                ranks = [self.start("torch_endings.py", RANK=str(rank), WORLD_SIZE="2",
+                                    MASTER_ADDR="127.0.0.1", MASTER_PORT=port, PLACE=place,
+                                    ENDING=ending, LOCKSTEP_STALL_TIMEOUT="5")
+                         for rank in range(2)]
                 _, text = ranks[0].communicate(timeout=60)
                 if ending == "stopped":
                     ranks[1].send_signal(signal.SIGKILL)

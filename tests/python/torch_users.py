@@ -1,4 +1,5 @@
 """A rank of torchrun: what PyTorch builds on process groups, over ours."""
+import datetime
 import tempfile
 
 import torch
@@ -50,6 +51,28 @@ def use_a_mesh_of_two_axes():
     assert ones[0] == 2
 
 
+def split_the_group():
+    last = dist.split_group(split_ranks=[[size - 1]])
+    assert (last == dist.GroupMember.NON_GROUP_MEMBER) == (rank != size - 1)
+    half = list(range(size // 2)), list(range(size // 2, size))[::-1]
+    group = dist.split_group(split_ranks=[list(ranks) for ranks in half])
+    first = torch.tensor([rank])
+    dist.broadcast(first, group=group, group_src=0)
+    assert first.item() == (0 if rank < size // 2 else size - 1)
+
+
+def name_who_does_not_come():
+    group = dist.new_group()
+    if rank != 1:
+        try:
+            dist.monitored_barrier(group, datetime.timedelta(seconds=1))
+        except RuntimeError as error:
+            assert rank != 0 or "Rank 1 failed to pass monitoredBarrier in 1000 ms" in str(error)
+        else:
+            raise AssertionError("it passed without rank 1")
+    dist.barrier()
+
+
 def save_and_load_a_checkpoint():
     place = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(place, 0)
@@ -95,9 +118,10 @@ def exchange_objects():
     dist.monitored_barrier()
 
 
-for use in (use_zero_redundancy_optimizer, use_tensors_on_a_mesh, use_a_mesh_of_two_axes,
-            save_and_load_a_checkpoint, join_with_unequal_inputs, compress_gradients,
-            use_functional_collectives, exchange_objects):
+for use in (split_the_group, name_who_does_not_come, use_zero_redundancy_optimizer,
+            use_tensors_on_a_mesh, use_a_mesh_of_two_axes, save_and_load_a_checkpoint,
+            join_with_unequal_inputs, compress_gradients, use_functional_collectives,
+            exchange_objects):
     use()
 dist.destroy_process_group()
 print(f"rank {rank} of {size}: all work", flush=True)

@@ -1,19 +1,26 @@
 """The backend "lockstep" of torch.distributed, for tensors in the host's memory."""
 import atexit
 import ctypes
-import json
+import datetime
 import queue
-import secrets
-import socket
 import threading
-import weakref
+import time
 
 import torch
-import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, ReduceOp, Work
+from torch._C._autograd import _profiler_enabled
+from torch._C._distributed_c10d import (
+    Backend,
+    ErrorType,
+    ReduceOp,
+    _allow_inflight_collective_as_graph_input,
+    _register_work,
+)
+from torch._C._profiler import _RecordFunctionFast
 
 from .._library import OPS, TYPES, CommunicationError, InputError, c
 from .._session import has_failed, watch_exceptions
+from .joining import Place, join
+from .work import DoneWork, LockstepWork, MessageWork, Works
 
 NAME = "lockstep"
 NATIVE = {getattr(torch, name): code for name, code in TYPES.items()}
@@ -22,142 +29,28 @@ WIDENED = {torch.int8: torch.int32, torch.int16: torch.int32}
 COMPLEX = (torch.complex64, torch.complex128)
 REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "average", ReduceOp.PRODUCT: "product",
               ReduceOp.MIN: "min", ReduceOp.MAX: "max", ReduceOp.PREMUL_SUM: "sum"}
+PLAIN = {int(op): OPS[name] for op, name in REDUCTIONS.items() if op != ReduceOp.PREMUL_SUM}
 BITWISE = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or,
            ReduceOp.BXOR: torch.bitwise_xor}
+MONITORED = -1  # the tag of monitored barriers
 LINE_BYTES = 64  # parts of a reduce-scatter are whole lines of a cache
-USUAL_STALL_TIMEOUT = 120.0
-
-
-def register():
-    """Makes "lockstep" known to torch.distributed, which calls this itself from version 2.15 on."""
-    if not hasattr(dist.Backend, NAME.upper()):
-        dist.Backend.register_backend(NAME, _create, devices=["cpu"])
-
-
-def _create(store, rank, size, timeout):
-    return LockstepBackend(store, rank, size, timeout)
 
 
 def _refuse(function, expected, actual):
     raise InputError(f"[{function}] expected {expected}, got {actual}")
 
 
-class DoneWork(Work):
-    """A collective that the caller has waited for."""
-
-    def __init__(self, result):
-        super().__init__()
-        self._result = result
-
-    def wait(self, timeout=None):
-        return True
-
-    synchronize = is_completed = is_success = wait
-
-    def result(self):
-        return self._result
-
-    def get_future(self):
-        future = torch.futures.Future()
-        future.set_result(self._result)
-        return future
-
-
-class LockstepWork(Work):
-    """A collective. `finish` runs when its request is complete; `result` are its tensors."""
-
-    def __init__(self, result, finish=None):
-        super().__init__()
-        self._result = result
-        self._finish = finish
-        self._error = None
-        # An error of a callback is one for torch's code in C++ too, that of set_exception() is not.
-        self._ended = torch.futures.Future()
-        self._future = self._ended.then(self._outcome)
-
-    def complete(self, error=None):
-        if error is None and self._finish is not None:
-            try:
-                self._finish()
-            except Exception as raised:
-                error = raised
-        self._finish = None
-        self._error = error
-        self._ended.set_result(None)
-
-    def _outcome(self, _ended):
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def wait(self, timeout=None):
-        self._ended.wait()
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def synchronize(self):
-        self.wait()
-
-    def is_completed(self):
-        return self._future.done()
-
-    def is_success(self):
-        return self._future.done() and self._error is None
-
-    def exception(self):
-        return self._error
-
-    def result(self):
-        return self._result
-
-    def get_future(self):
-        return self._future
-
-
-class MessageWork(Work):
-    """A message that is sent or received, by this thread alone."""
-
-    def __init__(self, handle, tensors, finish=None):
-        super().__init__()
-        self._handle = handle
-        self._tensors = tensors
-        self._finish = finish
-
-    def wait(self, timeout=None):
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            c.wait(handle)
-            if self._finish is not None:
-                self._finish()
-        return True
-
-    synchronize = wait
-
-    def result(self):
-        return self._tensors
-
-    def get_future(self):
-        future = torch.futures.Future()
-        self.wait()
-        future.set_result(self._tensors)
-        return future
-
-    def __del__(self):
-        if self._handle is not None:  # its memory is in use for as long as it is not complete
-            _dropped.append((self._handle, self._tensors, self._finish))
-
-
 def _waits_for_requests(works):
     """A thread: completes works in the order in which they were started."""
     while (item := works.get()) is not None:
-        work, handle, _memory = item
+        work, handle, memory = item
         try:
             c.wait(handle)
         except Exception as error:
             work.complete(error)
         else:
             work.complete()
+        del item, work, memory  # not until the next one
 
 
 def _leave(session, works, thread):
@@ -175,18 +68,37 @@ class LockstepBackend(Backend):
     supports_coalescing = supports_reconfigure = supports_shrinking = False
     supports_splitting = supports_window = _supports_time_estimate = False
 
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, store, rank, size, timeout, is_reconfigured=False):
         super().__init__(rank, size)
         self._rank, self._size = rank, size
-        self._session = _join(store, rank, size, timeout.total_seconds())
-        watch_exceptions()
-        self._works = queue.SimpleQueue()
+        self._timeout = timeout.total_seconds()
+        self._store = store
         self._lock = threading.Lock()  # calls start one at a time
+        self._session = None
+        self._place = None
+        self._generations = set()
+        self.is_direct = False  # called by torch's dispatcher, which registers works
+        self.supports_reconfigure = is_reconfigured
+        self.supports_splitting = not is_reconfigured
+        watch_exceptions()
+        if is_reconfigured:
+            self._place = Place(store)
+        elif rank == 0:
+            place = Place(store)
+            store.set("lockstep", place.text)
+            self._enter(join(place.text, rank, size, self._timeout, place.listener()))
+        else:
+            self._enter(join(store.get("lockstep"), rank, size, self._timeout))
+
+    def _enter(self, session):
+        self._session = session
+        _open.add(self)
+        self._number = 0  # of the collectives that have started
+        self._dropped = []  # messages that nobody waits for
+        self._works = queue.SimpleQueue()
         self._thread = threading.Thread(target=_waits_for_requests, args=(self._works,),
                                         name="lockstep", daemon=True)
         self._thread.start()
-        self._closed = False
-        _open.add(self)
 
     # What the group is.
 
@@ -198,56 +110,126 @@ class LockstepBackend(Backend):
 
     getBackendName = _get_backend_name
 
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
     def shutdown(self):
         """Leaves the group. The ranks may do so in any order, so it ends in the background."""
-        if self._closed:
+        _open.discard(self)
+        session, self._session = self._session, None
+        if session is None:
             return
-        self._closed = True
-        leaving = threading.Thread(target=_leave, args=(self._session, self._works, self._thread),
+        self._dropped.clear()
+        leaving = threading.Thread(target=_leave, args=(session, self._works, self._thread),
                                    name="lockstep leaves")
         _leaving.append(leaving)
         leaving.start()
 
     abort = shutdown
 
-    def __del__(self):
-        if not getattr(self, "_closed", True):
-            self.shutdown()
+    def get_error(self):
+        return ErrorType.SUCCESS  # errors are exceptions
+
+    def _set_sequence_number_for_group(self):
+        """Numbers start at 0 on all ranks."""
+
+    def _get_sequence_number_for_group(self):
+        return self._number
+
+    # Other groups.
+
+    def get_reconfigure_handle(self):
+        """What the other ranks give to reconfigure() for this one."""
+        return self._place.text
+
+    def reconfigure(self, opts):
+        """Leaves the ranks with which this one has been in the group, if any, and enters a group of
+        those whose handles the caller gives: in this order if they are a list.
+
+        Raises:
+            InputError: ``opts.uuid`` was used before, or this rank's handle is not among them.
+            CommunicationError: the ranks do not find each other in time.
+        """
+        if opts.uuid in self._generations:
+            _refuse("reconfigure", "a new uuid", f"{opts.uuid}, which is already used")
+        handles = opts.handles if isinstance(opts.handles, list) else sorted(opts.handles)
+        if self._place.text not in handles:
+            _refuse("reconfigure", "this rank's handle among those of the group", handles)
+        self.shutdown()
+        self._generations.add(opts.uuid)
+        self._rank, self._size = handles.index(self._place.text), len(handles)
+        self._enter(join(handles[0], self._rank, self._size,
+                         opts.timeout.total_seconds() if opts.timeout else self._timeout,
+                         self._place.listener() if self._rank == 0 else -1, str(opts.uuid)))
+        return DoneWork([])
+
+    def split(self, store, ranks, opts):
+        """The part of this rank in the group of some of the ranks."""
+        if self._rank not in ranks:
+            _refuse("split_group", "all ranks in one of the groups (or use new_group())",
+                    f"rank {self._rank} in none")
+        return LockstepBackend(store, ranks.index(self._rank), len(ranks), opts._timeout)
+
+    @property
+    def options(self):
+        return Backend.Options(NAME, datetime.timedelta(seconds=self._timeout))
 
     # Starting calls.
 
-    def _run(self, options, tensors, start, finish=None):
+    def _run(self, function, opts, tensors, start, finish=None):
         """Calls start(request); in the background if the caller does not wait."""
-        if self._closed:
-            raise CommunicationError("[lockstep] expected a process group that is open, "
-                                     "got one that was destroyed")
-        if not getattr(options, "asyncOp", True):
+        self._in_group()
+        if _profiler_enabled():
+            with _RecordFunctionFast(f"{NAME}:{function}", tensors, {}):
+                return self._start(opts, tensors, start, finish)
+        return self._start(opts, tensors, start, finish)
+
+    def _start(self, opts, tensors, start, finish):
+        if not getattr(opts, "asyncOp", True):
             with self._lock:
+                self._number += 1
                 start(None)
             if finish is not None:
                 finish()
-            return DoneWork(tensors)
-        work = LockstepWork(tensors, finish)
+            return DoneWork(tensors, self._number)
         handle = ctypes.c_void_p()
         with self._lock:
+            self._number += 1
+            work = LockstepWork(tensors, finish, self._number)
             start(ctypes.byref(handle))
-            self._works.put((work, handle, tensors))
+            if self.is_direct and _allow_inflight_collective_as_graph_input():
+                for tensor in tensors:
+                    _register_work(tensor, work)
+            self._works.put((work, handle, start))  # `start` holds the memory that is in use
         return work
+
+    def _in_group(self):
+        """The session, if there is one."""
+        if self._session is not None:
+            return self._session
+        if self._place is not None:
+            raise CommunicationError("[lockstep] expected reconfigure() before the first call, and "
+                                     "after abort(), got another call")
+        raise CommunicationError("[lockstep] expected a process group that is open, got one that "
+                                 "was destroyed")
 
     # Reductions.
 
-    def _reduce(self, function, tensor, op, options, results, finish=None):
+    def _reduce(self, function, tensor, op, opts, results, finish=None):
         """Reduces `tensor`, which is contiguous, in place; then finish(), and `results`."""
         number, kind = getattr(op, "op", op), tensor.dtype
         before = 1.0
         if number == ReduceOp.PREMUL_SUM:
             before = float(op.factor)
         if number in BITWISE:
-            return self._reduce_bits(function, tensor, BITWISE[number], options, results, finish)
+            return self._reduce_bits(function, tensor, BITWISE[number], opts, results, finish)
         if kind in COMPLEX:
             if number not in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM):
                 _refuse(function, f"a sum or an average of {kind}", op)
-            return self._reduce(function, torch.view_as_real(tensor), op, options, results, finish)
+            return self._reduce(function, torch.view_as_real(tensor), op, opts, results, finish)
         reduced = tensor
         if kind == torch.bool:  # true or false: any is the largest, all the smallest
             if number in (ReduceOp.AVG, ReduceOp.PREMUL_SUM):
@@ -272,10 +254,10 @@ class LockstepBackend(Backend):
             if finish is not None:
                 finish()
 
-        return self._run(options, results, start,
+        return self._run(function, opts, results, start,
                          copy_back if kind in WIDENED or finish is not None else None)
 
-    def _reduce_bits(self, function, tensor, combine, options, results, finish):
+    def _reduce_bits(self, function, tensor, combine, opts, results, finish):
         if tensor.is_floating_point() or tensor.is_complex():
             _refuse(function, "integers for an operation on bits", tensor.dtype)
         gathered = torch.empty((self._size, *tensor.shape), dtype=tensor.dtype)
@@ -287,16 +269,55 @@ class LockstepBackend(Backend):
             if finish is not None:
                 finish()
 
-        return self._gather_into(options, gathered, tensor, results, combine_all)
+        return self._gather_into(opts, gathered, tensor, results, combine_all)
 
-    def allreduce(self, tensors, options=None):
-        tensor, = self._dense("all_reduce", tensors)
+    def _reduce_sparse(self, target, op, opts):
+        """The sum of the indices and values of all ranks, whose numbers may differ."""
+        if op != ReduceOp.SUM or target.layout != torch.sparse_coo:
+            _refuse("all_reduce", "a sum of tensors of layout torch.sparse_coo",
+                    f"{op} of {target.layout}")
+        own = target.coalesce()
+        indices, values = own.indices(), own.values()
+        parts = [part.contiguous().view(-1).view(torch.uint8) for part in (indices, values)]
+        counts = torch.empty(self._size, 2, dtype=torch.int64)
+        mine = torch.tensor([part.numel() for part in parts])
+        self._gather_into(None, counts, mine, []).wait()
+        gathered = torch.empty(int(counts.sum()), dtype=torch.uint8)
+
+        def add():
+            # Copies, because a part may begin between two numbers of its type.
+            pieces = [one.clone() for one in gathered.split(counts.flatten().tolist())]
+            all_indices = [piece.view(indices.dtype).view(indices.shape[0], -1)
+                           for piece in pieces[::2]]
+            all_values = [piece.view(values.dtype).view(-1, *values.shape[1:])
+                          for piece in pieces[1::2]]
+            target.copy_(torch.sparse_coo_tensor(torch.cat(all_indices, 1), torch.cat(all_values),
+                                                 target.shape).coalesce())
+
+        return self._gather_into(opts, gathered, torch.cat(parts), [target], add,
+                                 counts.sum(1).tolist())
+
+    def allreduce(self, tensors, opts=None):
         target = tensors[0]
+        if target.layout != torch.strided:
+            return self._reduce_sparse(target, opts.reduceOp if opts else ReduceOp.SUM, opts)
+        # The usual call, which may take no longer than the reduction of a few numbers.
+        if (opts is not None and target.is_cpu and target.is_contiguous() and not opts.asyncOp
+                and self._session is not None and not _profiler_enabled()):
+            kind, op = NATIVE.get(target.dtype), PLAIN.get(int(opts.reduceOp.op))
+            if kind is not None and op is not None and (op != OPS["average"] or
+                                                        target.is_floating_point()):
+                with self._lock:
+                    self._number += 1
+                    c.all_reduce_start(self._session, target.data_ptr(), target.numel(), kind, op,
+                                       1.0, 1.0, None)
+                return DoneWork(tensors, self._number)
+        tensor, = self._dense("all_reduce", tensors)
         back = None if tensor is target else lambda: target.copy_(tensor)
-        return self._reduce("all_reduce", tensor, options.reduceOp if options else ReduceOp.SUM,
-                            options, tensors, back)
+        return self._reduce("all_reduce", tensor, opts.reduceOp if opts else ReduceOp.SUM,
+                            opts, tensors, back)
 
-    def allreduce_coalesced(self, tensors, options=None):
+    def allreduce_coalesced(self, tensors, opts=None):
         kinds = {tensor.dtype for tensor in tensors}
         if len(kinds) > 1:
             _refuse("all_reduce_coalesced", "tensors of one type", kinds)
@@ -307,23 +328,23 @@ class LockstepBackend(Backend):
                 tensor.copy_(part.view(tensor.shape))
 
         return self._reduce("all_reduce_coalesced", flat,
-                            options.reduceOp if options else ReduceOp.SUM, options, tensors, spread)
+                            opts.reduceOp if opts else ReduceOp.SUM, opts, tensors, spread)
 
-    def reduce(self, tensors, options=None):
+    def reduce(self, tensors, opts=None):
         tensor, = self._dense("reduce", tensors)
         kept, target = tensor.clone(), tensors[0]
 
         def on_root():
-            if self._rank == options.rootRank:
+            if self._rank == opts.rootRank:
                 target.copy_(kept)
 
-        return self._reduce("reduce", kept, options.reduceOp, options, tensors, on_root)
+        return self._reduce("reduce", kept, opts.reduceOp, opts, tensors, on_root)
 
-    def _reduce_scatter_single(self, output, tensor, options=None):
+    def _reduce_scatter_single(self, output, tensor, opts=None):
         self._same_parts("reduce_scatter", tensor, output)
         whole = self._dense("reduce_scatter", [tensor])[0].clone().view(-1)
         count = output.numel()
-        op = options.reduceOp if options else ReduceOp.SUM
+        op = opts.reduceOp if opts else ReduceOp.SUM
         number = getattr(op, "op", op)
         target = whole[self._rank * count:(self._rank + 1) * count]
 
@@ -341,31 +362,33 @@ class LockstepBackend(Backend):
                                        NATIVE[whole.dtype], OPS[REDUCTIONS[number]],
                                        ctypes.byref(begin), ctypes.byref(end), request)
 
-            return self._run(options, [output], start, copy_part)
-        return self._reduce("reduce_scatter", whole, op, options, [output], copy_part)
+            return self._run("reduce_scatter", opts, [output], start, copy_part)
+        return self._reduce("reduce_scatter", whole, op, opts, [output], copy_part)
 
-    def reduce_scatter(self, outputs, inputs, options=None):
+    def reduce_scatter(self, outputs, inputs, opts=None):
         whole = torch.cat([part.reshape(-1) for part in inputs[0]])
-        return self._reduce_scatter_single(outputs[0], whole, options)
+        return self._reduce_scatter_single(outputs[0], whole, opts)
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, options=None):
-        return [self._reduce_scatter_single(*pair, options) for pair in zip(outputs, inputs)][-1]
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        return Works([self._reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs)])
 
     # Copies.
 
-    def broadcast(self, tensors, options=None):
+    def broadcast(self, tensors, opts=None):
         tensor, = self._dense("broadcast", tensors)
         target = tensors[0]
 
         def start(request):
-            c.broadcast_start(self._session, tensor.data_ptr(), _bytes(tensor), options.rootRank,
+            c.broadcast_start(self._session, tensor.data_ptr(), _bytes(tensor), opts.rootRank,
                               request)
 
-        return self._run(options, tensors, start,
+        return self._run("broadcast", opts, tensors, start,
                          None if tensor is target else lambda: target.copy_(tensor))
 
-    def _gather_into(self, options, output, tensor, results, finish=None):
-        """Concatenates `tensor` of all ranks in `output`, which is contiguous."""
+    def _gather_into(self, opts, output, tensor, results, finish=None, expected=None):
+        """Concatenates `tensor` of all ranks in `output`, which is contiguous. `expected`: the
+        numbers of bytes; by default the same for all.
+        """
         sizes = (ctypes.c_size_t * self._size)()
 
         def start(request):
@@ -373,24 +396,25 @@ class LockstepBackend(Backend):
                                        output.data_ptr(), _bytes(output), sizes, request)
 
         def check():
-            if any(size != _bytes(tensor) for size in sizes):
-                rank = next(i for i, size in enumerate(sizes) if size != _bytes(tensor))
+            right = expected or [_bytes(tensor)] * self._size
+            if list(sizes) != right:
+                rank = next(i for i in range(self._size) if sizes[i] != right[i])
                 _refuse("all_gather", "tensors of the same size on all ranks",
-                        f"{_bytes(tensor)} bytes on rank {self._rank} and {sizes[rank]} on rank "
+                        f"{right[rank]} bytes on rank {self._rank} and {sizes[rank]} on rank "
                         f"{rank}")
             if finish is not None:
                 finish()
 
-        return self._run(options, results, start, check)
+        return self._run("all_gather", opts, results, start, check)
 
-    def _all_gather_single(self, output, tensor, options=None):
+    def _all_gather_single(self, output, tensor, opts=None):
         self._same_parts("all_gather", output, tensor)
         source, = self._dense("all_gather", [tensor])
         into, = self._dense("all_gather", [output])
-        return self._gather_into(options, into, source, [output],
+        return self._gather_into(opts, into, source, [output],
                                  None if into is output else lambda: output.copy_(into))
 
-    def allgather(self, outputs, inputs, options=None):
+    def allgather(self, outputs, inputs, opts=None):
         source, = self._dense("all_gather", inputs)
         gathered = torch.empty((self._size, *source.shape), dtype=source.dtype)
         for output in outputs[0]:
@@ -402,20 +426,20 @@ class LockstepBackend(Backend):
             for output, part in zip(outputs[0], gathered):
                 output.copy_(part)
 
-        return self._gather_into(options, gathered, source, outputs[0], spread)
+        return self._gather_into(opts, gathered, source, outputs[0], spread)
 
-    def allgather_coalesced(self, outputs, inputs, options=None):
+    def allgather_coalesced(self, outputs, inputs, opts=None):
         by_input = [[ranks[i] for ranks in outputs] for i in range(len(inputs))]
-        return [self.allgather([parts], [one], options)
-                for parts, one in zip(by_input, inputs)][-1]
+        return Works([self.allgather([parts], [one], opts)
+                      for parts, one in zip(by_input, inputs)])
 
-    def all_gather_single_coalesced(self, outputs, inputs, options=None):
-        return [self._all_gather_single(*pair, options) for pair in zip(outputs, inputs)][-1]
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        return Works([self._all_gather_single(*pair, opts) for pair in zip(outputs, inputs)])
 
-    def gather(self, outputs, inputs, options=None):
+    def gather(self, outputs, inputs, opts=None):
         source, = self._dense("gather", inputs)
-        is_root = self._rank == options.rootRank
-        sizes = [_bytes(source) if rank == options.rootRank else 0 for rank in range(self._size)]
+        is_root = self._rank == opts.rootRank
+        sizes = [_bytes(source) if rank == opts.rootRank else 0 for rank in range(self._size)]
         gathered = torch.empty((self._size if is_root else 0, *source.shape), dtype=source.dtype)
 
         def spread():
@@ -423,20 +447,20 @@ class LockstepBackend(Backend):
                 output.copy_(part)
 
         # Only the root's part of what this rank sends is not empty.
-        return self._exchange("gather", options, source, sizes, gathered,
+        return self._exchange("gather", opts, source, sizes, gathered,
                               outputs[0] if is_root else [], spread)
 
-    def scatter(self, outputs, inputs, options=None):
-        is_root = self._rank == options.rootRank
+    def scatter(self, outputs, inputs, opts=None):
+        is_root = self._rank == opts.rootRank
         output = outputs[0]
         into, = self._dense("scatter", outputs)
         source = (torch.stack([part.reshape(output.shape) for part in inputs[0]]) if is_root
                   else torch.empty(0, dtype=output.dtype))
         sizes = [_bytes(output) if is_root else 0] * self._size
-        return self._exchange("scatter", options, source, sizes, into, outputs,
+        return self._exchange("scatter", opts, source, sizes, into, outputs,
                               None if into is output else lambda: output.copy_(into))
 
-    def _exchange(self, function, options, source, sent, output, results, finish=None,
+    def _exchange(self, function, opts, source, sent, output, results, finish=None,
                   expected=None):
         """Sends sent[i] bytes of `source` to rank i; fills `output` with what arrives, which is
         expected[i] bytes of rank i if that is known.
@@ -456,9 +480,13 @@ class LockstepBackend(Backend):
             if finish is not None:
                 finish()
 
-        return self._run(options, results, start, check)
+        return self._run(function, opts, results, start, check)
 
-    def _all_to_all_single(self, output, tensor, output_splits, input_splits, options=None):
+    def _all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
+        for one in (output, tensor):
+            if not one.is_contiguous():
+                _refuse("all_to_all_single", "contiguous tensors (Tensors must be contiguous)",
+                        f"one of strides {one.stride()}")
         source, = self._dense("all_to_all", [tensor])
         into, = self._dense("all_to_all", [output])
         row = _bytes(source) // source.shape[0] if source.numel() else 0
@@ -466,11 +494,11 @@ class LockstepBackend(Backend):
         if sum(splits) != source.shape[0]:
             _refuse("all_to_all", f"splits that add up to {source.shape[0]} rows", splits)
         expected = [rows * row for rows in output_splits] if output_splits and row else None
-        return self._exchange("all_to_all", options, source, [rows * row for rows in splits], into,
+        return self._exchange("all_to_all", opts, source, [rows * row for rows in splits], into,
                               [output], None if into is output else lambda: output.copy_(into),
                               expected)
 
-    def alltoall(self, outputs, inputs, options=None):
+    def alltoall(self, outputs, inputs, opts=None):
         source = torch.cat([one.reshape(-1) for one in inputs])
         into = torch.empty(sum(one.numel() for one in outputs), dtype=source.dtype)
 
@@ -478,10 +506,10 @@ class LockstepBackend(Backend):
             for output, part in zip(outputs, into.split([one.numel() for one in outputs])):
                 output.copy_(part.view(output.shape))
 
-        return self._exchange("all_to_all", options, source, [_bytes(one) for one in inputs], into,
+        return self._exchange("all_to_all", opts, source, [_bytes(one) for one in inputs], into,
                               outputs, spread)
 
-    def barrier(self, options=None):
+    def barrier(self, opts=None):
         def start(request):
             if request is None:
                 c.barrier(self._session)
@@ -489,29 +517,65 @@ class LockstepBackend(Backend):
                 c.all_reduce_start(self._session, None, 0, TYPES["uint8"], OPS["sum"], 1.0, 1.0,
                                    request)
 
-        return self._run(options, [], start)
+        return self._run("barrier", opts, [], start)
 
     def send(self, tensors, to, tag):
         tensor, = self._dense("send", tensors)
         handle = ctypes.c_void_p()
-        c.send_start(self._session, tensor.data_ptr(), _bytes(tensor), to, tag,
+        c.send_start(self._in_group(), tensor.data_ptr(), _bytes(tensor), to, tag,
                      ctypes.byref(handle))
-        return MessageWork(handle, [tensor])
+        return MessageWork(handle, [tensor], self._dropped)
 
     def recv(self, tensors, source, tag):
         into, = self._dense("recv", tensors)
-        handle, target = ctypes.c_void_p(), tensors[0]
-        c.receive_start(self._session, into.data_ptr(), _bytes(into), source, tag, None,
-                        ctypes.byref(handle))
-        return MessageWork(handle, [into],
+        handle, target, sender = ctypes.c_void_p(), tensors[0], ctypes.c_int(source)
+        c.receive_start(self._in_group(), into.data_ptr(), _bytes(into), source, tag,
+                        ctypes.byref(sender), ctypes.byref(handle))
+        return MessageWork(handle, [into], self._dropped, sender,
                            None if into is target else lambda: target.copy_(into))
 
     def recv_anysource(self, tensors, tag):
         return self.recv(tensors, -1, tag)
 
-    def monitored_barrier(self, options=None, wait_all_ranks=False):
-        with self._lock:
-            c.barrier(self._session)
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """barrier() that says on rank 0 which rank, or with `wait_all_ranks` all of those, that has
+        not called it before `timeout`.
+        """
+        timeout = getattr(timeout, "timeout", timeout)  # those of torch's code in C++ are options
+        if isinstance(timeout, datetime.timedelta):
+            timeout = timeout.total_seconds()
+        if timeout is None or timeout < 0:
+            timeout = self._timeout
+        deadline = time.monotonic() + timeout
+        where, limit = "[monitored_barrier] expected every rank", f"in {timeout * 1000:.0f} ms"
+        if self._rank > 0:
+            self.send([torch.empty(0)], 0, MONITORED).wait()
+            if not self._hears_from(0, deadline):
+                raise CommunicationError(
+                    f"{where}; Rank {self._rank} successfully reached monitoredBarrier, but "
+                    f"received errors while waiting for send/recv from rank 0 {limit}")
+            return
+        missing = []
+        for rank in range(1, self._size):
+            if (wait_all_ranks or not missing) and not self._hears_from(rank, deadline):
+                missing.append(str(rank))
+        if missing:
+            raise CommunicationError(
+                f"{where}; Rank 0 timed out in monitoredBarrier: Rank{'s' * (len(missing) > 1)} "
+                f"{', '.join(missing)} failed to pass monitoredBarrier {limit}")
+        for rank in range(1, self._size):
+            self.send([torch.empty(0)], rank, MONITORED).wait()
+
+    def _hears_from(self, rank, deadline):
+        message = self.recv([torch.empty(0)], rank, MONITORED)
+        try:
+            while not message.is_completed():
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.0002)
+        except CommunicationError:  # it has left
+            return False
+        return True
 
     # Names of versions before 2.15.
     reduce_scatter_single = _reduce_scatter_base = _reduce_scatter_single
@@ -540,9 +604,9 @@ def _bytes(tensor):
 
 
 # Groups that the program has not destroyed, and threads of those that it has.
-_open = weakref.WeakSet()
+# torch's code in C++ may be all that knows of a group, and needs its methods.
+_open = set()
 _leaving = []
-_dropped = []  # messages that nobody waits for
 
 
 def _leave_all():
@@ -555,43 +619,3 @@ def _leave_all():
 
 
 atexit.register(_leave_all)
-
-
-def _own_address(store):
-    """The address of this host for the others: that from which it reaches the store."""
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    host = getattr(store, "host", None)
-    if host is None:
-        return socket.gethostname()
-    try:
-        with socket.socket(socket.getaddrinfo(host, 1)[0][0], socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 1))
-            own = probe.getsockname()[0]
-    except OSError:
-        return host
-    return host if own.startswith("127.") or own == "::1" else own
-
-
-def _join(store, rank, size, timeout):
-    """A session of the ranks of `store`. Rank 0 draws a secret, and says where it listens."""
-    options = c.default_session_options()
-    options.quiet = 1
-    options.start_timeout = timeout
-    options.stall_timeout = min(timeout, USUAL_STALL_TIMEOUT)
-    options.world_size, options.rank = size, rank
-    key = "lockstep"
-    if rank == 0:
-        listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) \
-            if socket.has_dualstack_ipv6() else socket.create_server(("", 0))
-        host = _own_address(store)
-        place = {"address": f"[{host}]:{listener.getsockname()[1]}" if ":" in host
-                 else f"{host}:{listener.getsockname()[1]}", "secret": secrets.token_hex(32)}
-        store.set(key, json.dumps(place))
-        options.listener = listener.detach()
-    else:
-        place = json.loads(store.get(key))
-    options.address, options.secret = place["address"].encode(), place["secret"].encode()
-    session = ctypes.c_void_p()
-    c.init(ctypes.byref(options), ctypes.byref(session))
-    return session

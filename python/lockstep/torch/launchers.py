@@ -5,7 +5,7 @@ import socket
 import torch.distributed as dist
 
 from .._library import InputError
-from . import backend
+from .group import register
 
 # Of Open MPI, of MPICH and its relatives, of Slurm: rank, size, rank within the node.
 LAUNCHERS = (
@@ -29,7 +29,7 @@ def init_process_group(device_backends="lockstep", **keywords):
     Raises:
         InputError: the variables of the launcher are incomplete.
     """
-    backend.register()
+    register()
     if "init_method" not in keywords and "store" not in keywords and "RANK" not in os.environ:
         keywords.update(_place())
     dist.init_process_group(device_backends, **keywords)

@@ -1,0 +1,66 @@
+"""How the ranks of a process group find each other: one listens, and says where."""
+import ctypes
+import json
+import secrets
+import socket
+
+from .._library import InputError, c
+
+USUAL_STALL_TIMEOUT = 120.0
+
+
+def _own_address(store):
+    """The address of this host for the others: that from which it reaches the store."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    host = getattr(store, "host", None)
+    if host is None:
+        return socket.gethostname()
+    try:
+        with socket.socket(socket.getaddrinfo(host, 1)[0][0], socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 1))
+            own = probe.getsockname()[0]
+    except OSError:
+        return host
+    return host if own.startswith("127.") or own == "::1" else own
+
+
+class Place:
+    """Where a rank listens, for as long as this object exists, and a secret: what the other ranks
+    need to join it.
+    """
+
+    def __init__(self, store):
+        self._listener = (
+            socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+            if socket.has_dualstack_ipv6() else socket.create_server(("", 0)))
+        host, port = _own_address(store), self._listener.getsockname()[1]
+        self.text = json.dumps({"address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                                "secret": secrets.token_hex(32)})
+
+    def listener(self):
+        """A file descriptor of its own, for join()."""
+        return self._listener.dup().detach()
+
+
+def join(place, rank, size, timeout, listener=-1, generation=""):
+    """A session of the ranks that join the same place, and name the same generation. Rank 0 gives
+    the listener of the place.
+    """
+    options = c.default_session_options()
+    options.quiet = 1
+    options.start_timeout = timeout
+    options.stall_timeout = min(timeout, USUAL_STALL_TIMEOUT)
+    options.world_size, options.rank = size, rank
+    try:
+        place = json.loads(place)
+        address, secret = place["address"].encode(), place["secret"].encode()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError("[reconfigure] expected what get_reconfigure_handle() returned on each "
+                         "rank, got another text") from None
+    options.address, options.secret = address, secret + generation.encode()
+    if rank == 0:
+        options.listener = listener
+    session = ctypes.c_void_p()
+    c.init(ctypes.byref(options), ctypes.byref(session))
+    return session
