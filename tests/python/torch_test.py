@@ -20,6 +20,8 @@ MPIRUN = sys.argv[3:]
 PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON", str(ROOT / "build/torch-venv/bin/python"))
 SITE = FOLDER / "site"
 SKIPPED = 77  # for ctest
+# They expect the words of Gloo's error, and its name in a log.
+OTHER_THAN_GLOO = {"test_barrier_timeout_full_group", "test_ddp_logging_data_cpu"}
 
 
 def free_port():
@@ -35,8 +37,8 @@ def run(command, environment=None, seconds=120):
     return result.returncode, result.stdout + result.stderr
 
 
-def torchrun(ranks, program, *arguments):
-    return [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
+def torchrun(ranks, program, *arguments, options=()):
+    return [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *options,
             "--master-port", str(free_port()), str(HERE / program), *arguments]
 
 
@@ -69,6 +71,45 @@ class Torch(unittest.TestCase):
             [PYTHON, str(HERE / program)], text=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(SITE), "OMP_NUM_THREADS": "1", **environment})
+
+    def test_starts_again_after_a_rank_was_killed(self):
+        with tempfile.TemporaryDirectory() as place:
+            output = self.assert_passes(torchrun(2, "torch_elastic.py", options=[
+                "--max-restarts", "1"]), {"PLACE": place})
+            self.assertEqual(output.count("attempt 1: steps 5 to 9"), 2, output)
+
+    def test_trains_in_libraries_as_over_gloo(self):
+        for library in ("accelerate", "lightning"):
+            if subprocess.run([PYTHON, "-c", "import " + library],
+                              capture_output=True).returncode != 0:
+                print(f"{PYTHON} has no {library}")
+                continue
+            results = {backend: re.findall("[0-9a-f]{16}", self.assert_passes(torchrun(
+                2, "torch_trainers.py", library, backend))) for backend in ("gloo", "lockstep")}
+            self.assertEqual(len(results["lockstep"]), 2, results)
+            self.assertEqual(results["lockstep"], results["gloo"])
+
+    def test_passes_the_tests_of_pytorch(self):
+        """Those of the installed version; and those files of its repository that are in the folder
+        LOCKSTEP_PYTORCH_TESTS.
+        """
+        files = [(HERE, "distributed_cases", OTHER_THAN_GLOO)]
+        folder = os.environ.get("LOCKSTEP_PYTORCH_TESTS")
+        if folder:
+            files += [(folder, file.stem, set())
+                      for file in sorted(pathlib.Path(folder).glob("test_c10d_*.py"))]
+        else:
+            print("LOCKSTEP_PYTORCH_TESTS is not set: the files of the repository are not run")
+        for folder, module, allowed in files:
+            with self.subTest(module):
+                _, output = run([PYTHON, str(HERE / "conformance.py"), str(folder), module],
+                                seconds=900)
+                failed = set(re.findall(r"^(?:ERROR|FAIL): (\w+)", output, re.MULTILINE))
+                ran = re.search(r"Ran ([0-9]+) tests.*\n\n.*skipped=([0-9]+)", output)
+                self.assertIsNotNone(ran, output[-2000:])
+                print(f"{module}: {int(ran[1]) - int(ran[2]) - len(failed)} passed, "
+                      f"{ran[2]} not for CPUs or this backend, failed: {sorted(failed)}")
+                self.assertEqual(failed, allowed, output[-4000:])
 
     def test_training_equals_gloo(self):
         # Some processes with Gloo abort at their end, after they have printed their results.

@@ -2,6 +2,7 @@
 import atexit
 import ctypes
 import datetime
+import os
 import queue
 import threading
 import time
@@ -81,14 +82,16 @@ class LockstepBackend(Backend):
         self.supports_reconfigure = is_reconfigured
         self.supports_splitting = not is_reconfigured
         watch_exceptions()
+        # torchrun keeps its store when it starts the ranks again.
+        key = "lockstep " + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         if is_reconfigured:
             self._place = Place(store)
         elif rank == 0:
             place = Place(store)
-            store.set("lockstep", place.text)
+            store.set(key, place.text)
             self._enter(join(place.text, rank, size, self._timeout, place.listener()))
         else:
-            self._enter(join(store.get("lockstep"), rank, size, self._timeout))
+            self._enter(join(store.get(key), rank, size, self._timeout))
 
     def _enter(self, session):
         self._session = session
