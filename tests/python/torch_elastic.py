@@ -1,4 +1,4 @@
-"""A rank of torchrun --max-restarts 1: rank 1 is killed in the first attempt; the second one goes on
+"""A rank of torchrun --max-restarts 1: rank 1 is killed in the first attempt; the second goes on
 from the step that rank 0 has saved in the folder PLACE.
 """
 import os
