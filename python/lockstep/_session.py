@@ -1,11 +1,13 @@
 """This process as one rank of a job."""
 import atexit
 import ctypes
+import os
 import sys
 
 from ._library import InputError, c
 
 _session = None
+_process = None  # that has called init(): one that it forks is no member
 _has_failed = False
 _watched = []  # the hook for exceptions before init()
 
@@ -31,7 +33,7 @@ def init(*, stall_timeout=None, start_timeout=None, allreduce="auto", communicat
 
     Collective.
     """
-    global _session
+    global _session, _process
     if _session is not None:
         raise InputError("[lockstep.init] expected one call, or shutdown() before the next, "
                          "got another call")
@@ -47,7 +49,7 @@ def init(*, stall_timeout=None, start_timeout=None, allreduce="auto", communicat
                                 else communicator)
     session = ctypes.c_void_p()
     c.init(ctypes.byref(options), ctypes.byref(session))
-    _session = session
+    _session, _process = session, os.getpid()
     atexit.register(_end)
     watch_exceptions()
 
@@ -74,7 +76,7 @@ def has_failed():
 
 
 def _end():
-    if not _has_failed:
+    if not _has_failed and os.getpid() == _process:
         shutdown()
 
 

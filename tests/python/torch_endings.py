@@ -22,6 +22,8 @@ for step in range(10_000):
             os.kill(os.getpid(), signal.SIGSTOP)
         if ending == "exception":
             raise ValueError("of rank 1")
+        if ending == "interrupted":
+            os.kill(os.getpid(), signal.SIGINT)
         if ending == "leaves":
             break
     model(torch.randn(4, 8)).sum().backward()

@@ -72,6 +72,11 @@ class Torch(unittest.TestCase):
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(SITE), "OMP_NUM_THREADS": "1", **environment})
 
+    def test_stands_calls_in_great_number_and_processes_beside(self):
+        status, output = run(torchrun(2, "torch_stress.py"), seconds=600)
+        self.assertEqual(status, 0, output)
+        self.assertEqual(output.count("at rest"), 2, output)
+
     def test_starts_again_after_a_rank_was_killed(self):
         with tempfile.TemporaryDirectory() as place:
             output = self.assert_passes(torchrun(2, "torch_elastic.py", options=[
@@ -131,7 +136,8 @@ class Torch(unittest.TestCase):
 
     def test_the_others_name_a_rank_that_is_lost(self):
         for ending, found in (("killed", "rank 1"), ("stopped", "rank 1, .*stopped"),
-                              ("exception", "ValueError: of rank 1"), ("leaves", "rank 1")):
+                              ("exception", "ValueError: of rank 1"), ("leaves", "rank 1"),
+                              ("interrupted", "(?s)(KeyboardInterrupt.*rank 1|rank 1.*Keyboard)")):
             with self.subTest(ending), tempfile.TemporaryDirectory() as place:
                 # Not under torchrun, which ends the others at once.
                 port = str(free_port())

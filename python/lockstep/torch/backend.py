@@ -60,7 +60,18 @@ def _leave(session, works, thread):
     c.finalize(session)
 
 
-class LockstepBackend(Backend):
+def _base():
+    """What a backend derives from: before torch 2.14 it cannot be written in Python, so that only
+    LockstepGroup calls it.
+    """
+    try:
+        Backend(0, 1)
+    except TypeError:
+        return object
+    return Backend
+
+
+class LockstepBackend(_base()):
     """The ranks of one process group. Each has a session of its own, over the connections that its
     ranks make with each other when it is created.
     """
@@ -70,7 +81,8 @@ class LockstepBackend(Backend):
     supports_splitting = supports_window = _supports_time_estimate = False
 
     def __init__(self, store, rank, size, timeout, is_reconfigured=False):
-        super().__init__(rank, size)
+        if isinstance(self, Backend):
+            super().__init__(rank, size)
         self._rank, self._size = rank, size
         self._timeout = timeout.total_seconds()
         self._store = store
@@ -612,8 +624,11 @@ _open = set()
 _leaving = []
 
 
+_process = os.getpid()
+
+
 def _leave_all():
-    if has_failed():
+    if has_failed() or os.getpid() != _process:  # which one that was forked does not leave
         return
     for group in list(_open):
         group.shutdown()

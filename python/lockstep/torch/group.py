@@ -3,6 +3,7 @@ import os
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
 
 from .backend import NAME, LockstepBackend
 
@@ -27,8 +28,10 @@ class LockstepGroup(dist.ProcessGroup):
         super().__init__(store, rank, size)
         self._backend = backend
         backend.is_direct = True
-        self._register_backend(torch.device("cpu"), CUSTOM, backend)
-        self._set_default_backend(CUSTOM)
+        self._name = self._description = ""
+        if isinstance(backend, Backend):
+            self._register_backend(torch.device("cpu"), CUSTOM, backend)
+            self._set_default_backend(CUSTOM)
         for name in CALLS:
             setattr(self, name, getattr(backend, name))
 
@@ -37,6 +40,20 @@ class LockstepGroup(dist.ProcessGroup):
 
     def getSize(self):
         return self._backend.size()
+
+    # Before torch 2.14, a group without a registered backend has no name.
+
+    def setGroupName(self, name):
+        self._name = name
+
+    def getGroupName(self):
+        return self._name
+
+    def setGroupDesc(self, description):
+        self._description = description
+
+    def getGroupDesc(self):
+        return self._description
 
     def split_group(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None,
                     device_types=None):
@@ -65,6 +82,8 @@ def _create(opts, _options):
                               getattr(opts, "enable_reconfigure", False))
     group = getattr(opts, "process_group", None)
     # A group of several backends has them all registered in torch's own.
-    if group is None or group.name() != "custom" or any(name in os.environ for name in TORCH_LOOKS):
+    if isinstance(backend, Backend) and (
+            group is None or group.name() != "custom" or
+            any(name in os.environ for name in TORCH_LOOKS)):
         return backend
     return LockstepGroup(opts.store, rank, size, backend)
