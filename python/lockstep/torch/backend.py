@@ -238,6 +238,8 @@ class LockstepBackend(_base()):
         number, kind = getattr(op, "op", op), tensor.dtype
         before = 1.0
         if number == ReduceOp.PREMUL_SUM:
+            if not hasattr(op, "factor"):
+                _refuse(function, "torch 2.13 or later for PREMUL_SUM", torch.__version__)
             before = float(op.factor)
         if number in BITWISE:
             return self._reduce_bits(function, tensor, BITWISE[number], opts, results, finish)

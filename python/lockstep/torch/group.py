@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
+from .._library import InputError
 from .backend import NAME, LockstepBackend
 
 CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
@@ -25,7 +26,10 @@ class LockstepGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store, rank, size, backend):
-        super().__init__(store, rank, size)
+        if isinstance(backend, Backend):
+            super().__init__(store, rank, size)
+        else:
+            super().__init__(rank, size)
         self._backend = backend
         backend.is_direct = True
         self._name = self._description = ""
@@ -81,6 +85,9 @@ def _create(opts, _options):
     backend = LockstepBackend(opts.store, rank, size, opts.timeout,
                               getattr(opts, "enable_reconfigure", False))
     group = getattr(opts, "process_group", None)
+    if not isinstance(backend, Backend) and group is not None and group.name() != "custom":
+        raise InputError("[lockstep] expected torch 2.14 or later for a group of several backends, "
+                         f"got {torch.__version__}")
     # A group of several backends has them all registered in torch's own.
     if isinstance(backend, Backend) and (
             group is None or group.name() != "custom" or
