@@ -1,4 +1,7 @@
 """A rank: all collectives, with values that are known."""
+import os
+import sys
+
 import lockstep
 import numpy
 
@@ -62,6 +65,12 @@ for each, request in enumerate(requests[:-1]):
 expect(requests[-1].wait(), numpy.array([size - 1]))
 expect(requests[-1].test(), True)
 lockstep.allreduce_async(numpy.ones(3))  # dropped: completes
+
+child = os.fork()
+if child == 0:
+    sys.exit(0)  # it is no rank, and does not leave the job
+os.waitpid(child, 0)
+expect(lockstep.allreduce(numpy.ones(3)), numpy.full(3, float(size)))
 
 lockstep.shutdown()
 print(f"rank {rank} of {size}: right", flush=True)

@@ -56,8 +56,8 @@ def join(place, rank, size, timeout, listener=-1, generation=""):
         place = json.loads(place)
         address, secret = place["address"].encode(), place["secret"].encode()
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise InputError("[reconfigure] expected what get_reconfigure_handle() returned on each "
-                         "rank, got another text") from None
+        raise InputError("[lockstep] expected an address and a secret, which "
+                         "get_reconfigure_handle() returns, got another text") from None
     options.address, options.secret = address, secret + generation.encode()
     if rank == 0:
         options.listener = listener
