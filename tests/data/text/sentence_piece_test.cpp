@@ -88,7 +88,8 @@ TEST(SentencePiece, MatchesTheLibrary) {
       const auto text = expected["texts"][i].get<std::string>();
       const auto tokens = tokenizer->encode(text);
       EXPECT_EQ(tokens, expected["tokens"][i].get<PieceTokens>()) << name << ": " << text;
-      EXPECT_EQ(tokenizer->decode(tokens), expected["decoded"][i]) << name << ": " << text;
+      EXPECT_EQ(tokenizer->decode(tokens), expected["decoded"][i].get<std::string>())
+          << name << ": " << text;
     }
     EXPECT_THAT(data_error_of([&] { tokenizer->encode("a\xff"); }), HasSubstr("at offset 1"));
     EXPECT_THAT(input_error_of([&] { tokenizer->decode(PieceTokens{-1}); }),
