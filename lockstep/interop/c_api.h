@@ -148,6 +148,10 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
  * rank that waits for something and neither computes, reads nor writes ends the job. NULL is
  * allowed. */
 void lockstep_still_at_work(lockstep_session* session);
+/** Ends all calls that are in progress in this session, with LOCKSTEP_COMMUNICATION, here and on
+ * the other ranks, from any thread. Nothing but lockstep_finalize() is useful after it. NULL is
+ * allowed. */
+void lockstep_abort(lockstep_session* session);
 /** Finalizes MPI if lockstep_init() initialized it. Free all optimizers first. Collective. NULL is
  * allowed. A rank that exits without this call counts as failed: mpirun ends the job and reports
  * an error. */

@@ -144,33 +144,35 @@ struct Arrivals {
 /// A message between two ranks.
 class Message final : public allreduce::PendingOperation {
  public:
-  Message(allreduce::LetterThread& letters, std::shared_ptr<allreduce::Letter> letter, int* source)
-      : letters_(letters), letter_(std::move(letter)), source_(source) {}
+  Message(std::shared_ptr<allreduce::LetterThread> letters,
+          std::shared_ptr<allreduce::Letter> letter, int* source)
+      : letters_(std::move(letters)), letter_(std::move(letter)), source_(source) {}
 
   void wait() override {
-    letters_.wait(*letter_);
+    letters_->wait(*letter_);
     if (source_ != nullptr) *source_ = letter_->source;
   }
-  bool test() override { return letters_.test(*letter_); }
+  bool test() override { return letters_->test(*letter_); }
   void wait(lockstep::device::Stream& /*stream*/) override { wait(); }
 
  private:
-  allreduce::LetterThread& letters_;
+  std::shared_ptr<allreduce::LetterThread> letters_;  // also after the end of the session
   std::shared_ptr<allreduce::Letter> letter_;
   int* source_;
 };
 
-allreduce::LetterThread& letters_of(const lockstep_session& session, const char* function) {
-  if (allreduce::LetterThread* const letters = session.session().letters()) return *letters;
+std::shared_ptr<allreduce::LetterThread> letters_of(const lockstep_session& session,
+                                                    const char* function) {
+  if (auto letters = session.session().letters()) return letters;
   throw Error(ErrorCategory::input, function,
               "expected a session of several ranks that the program describes",
               "got another, which has collectives only");
 }
 
 /// Waits, unless the caller wants a request.
-void complete(allreduce::LetterThread& letters, std::shared_ptr<allreduce::Letter> letter,
-              int* source, lockstep_request** request) {
-  auto message = std::make_unique<Message>(letters, std::move(letter), source);
+void complete(std::shared_ptr<allreduce::LetterThread> letters,
+              std::shared_ptr<allreduce::Letter> letter, int* source, lockstep_request** request) {
+  auto message = std::make_unique<Message>(std::move(letters), std::move(letter), source);
   if (request == nullptr) return message->wait();
   *request = new lockstep_request{allreduce::Request(std::move(message))};
 }
@@ -311,9 +313,9 @@ int lockstep_send_start(lockstep_session* session, const void* values, size_t by
   return guarded([&] {
     require(session != nullptr && (values != nullptr || bytes == 0), kFunction,
             "expected a session and values");
-    allreduce::LetterThread& letters = letters_of(*session, kFunction);
+    const auto letters = letters_of(*session, kFunction);
     complete(letters,
-             letters.send(to, tag, std::span(static_cast<const std::byte*>(values), bytes)),
+             letters->send(to, tag, std::span(static_cast<const std::byte*>(values), bytes)),
              nullptr, request);
   });
 }
@@ -324,9 +326,10 @@ int lockstep_receive_start(lockstep_session* session, void* values, size_t bytes
   return guarded([&] {
     require(session != nullptr && (values != nullptr || bytes == 0), kFunction,
             "expected a session and memory");
-    allreduce::LetterThread& letters = letters_of(*session, kFunction);
-    complete(letters, letters.receive(from, tag, std::span(static_cast<std::byte*>(values), bytes)),
-             source, request);
+    const auto letters = letters_of(*session, kFunction);
+    complete(letters,
+             letters->receive(from, tag, std::span(static_cast<std::byte*>(values), bytes)), source,
+             request);
   });
 }
 

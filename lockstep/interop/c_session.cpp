@@ -96,6 +96,14 @@ void lockstep_still_at_work(lockstep_session* session) {
   if (session != nullptr) session->session().activity().tick();
 }
 
+void lockstep_abort(lockstep_session* session) {
+  if (session == nullptr) return;
+  const std::string reason = fmt::format("rank {} called lockstep_abort", session->rank());
+  session->workers().abort(reason);
+  if (const auto letters = session->session().letters())
+    letters->fail({"lockstep_abort", "expected all ranks to continue", reason});
+}
+
 void lockstep_finalize(lockstep_session* session) { delete session; }
 
 int lockstep_rank(const lockstep_session* session) { return session ? session->rank() : -1; }

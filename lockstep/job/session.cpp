@@ -220,7 +220,7 @@ struct Session::State {
   std::shared_ptr<allreduce::Transport> failures;  // for the comparison of failures
   // One member without a launcher.
   allreduce::Communicator ranks = allreduce::make_in_process_group(1).front();
-  std::unique_ptr<allreduce::LetterThread> letters;  // null unless the program describes the job
+  std::shared_ptr<allreduce::LetterThread> letters;  // null unless the program describes the job
   std::mutex group_mutex;
   std::optional<allreduce::Communicator> group;  // that of workers(), for the watchdog
   std::exception_ptr start_error;                // from starting the watchdog; guard() throws it
@@ -293,7 +293,7 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   }
   if (options.job && size_ > 1)
     state_->letters =
-        std::make_unique<allreduce::LetterThread>(ranks().impl()->transport()->duplicate());
+        std::make_shared<allreduce::LetterThread>(ranks().impl()->transport()->duplicate());
   if (stall_timeout <= 0) return;
   try {
     start_watchdog({activity_}, {.stall_timeout = stall_timeout});
@@ -520,6 +520,7 @@ Session::~Session() {
   // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them
   // as lost.
   watchdog_.reset();
+  if (state_->letters) state_->letters->end();  // requests may still hold it
   state_->letters.reset();
   state_->ranks = allreduce::make_in_process_group(1).front();
   state_->failures.reset();
@@ -557,7 +558,7 @@ Agreement::Agreement(const Session& session)
 
 const allreduce::Communicator& Session::ranks() const { return state_->ranks; }
 
-allreduce::LetterThread* Session::letters() const { return state_->letters.get(); }
+std::shared_ptr<allreduce::LetterThread> Session::letters() const { return state_->letters; }
 
 void Session::barrier() const {
   if (size_ == 1) return;

@@ -147,7 +147,7 @@ class Session {
   /// The ranks as a group for setup and control, one member each. Used by one thread at a time.
   const allreduce::Communicator& ranks() const;
   /// Messages between two ranks of SessionOptions::job; null in other sessions, and for one rank.
-  allreduce::LetterThread* letters() const;
+  std::shared_ptr<allreduce::LetterThread> letters() const;
   /// The logger of this process.
   const std::shared_ptr<Logger>& logger() const { return logger_; }
   /// What the environment of rank 0 sets (lockstep/job/operator_settings.h).

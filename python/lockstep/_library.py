@@ -87,6 +87,7 @@ PLAIN = {
     "version": (c_char_p,),
     "last_error": (c_char_p,),
     "default_session_options": (SessionOptions,),
+    "abort": (None, c_void_p),
     "finalize": (None, c_void_p),
     "still_at_work": (None, c_void_p),
     "rank": (c_int, c_void_p),

@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLongestPause = 1ms;
 constexpr auto kShortestPause = 10us;
 constexpr auto kEndPatience = 1s;
+const ErrorMessage kEnded{"message", "expected it before the end of the session",
+                          "the session has ended"};
 
 void require_member(int member, int first, const Transport& transport, const char* function) {
   if (member < first || member >= transport.size() || member == transport.rank())
@@ -34,14 +36,20 @@ void throw_if_failed(const Letter& letter) {
 LetterThread::LetterThread(std::shared_ptr<Transport> transport)
     : transport_(std::move(transport)), letters_(*transport_), thread_([this] { work(); }) {}
 
-LetterThread::~LetterThread() {
+LetterThread::~LetterThread() { end(); }
+
+void LetterThread::end() {
   {
     const std::lock_guard lock(mutex_);
-    ends_ = true;
+    if (std::exchange(ends_, true)) return;
   }
   started_.notify_one();
   thread_.join();
   transport_->turn().drop(this);
+  const std::lock_guard lock(mutex_);
+  for (; !new_.empty(); new_.pop_front()) letters_.add(new_.front());
+  letters_.fail(kEnded);
+  done_.notify_all();
 }
 
 std::shared_ptr<Letter> LetterThread::send(int to, std::int32_t tag,
@@ -61,6 +69,7 @@ std::shared_ptr<Letter> LetterThread::receive(int from, std::int32_t tag,
 std::shared_ptr<Letter> LetterThread::add(std::shared_ptr<Letter> letter) {
   {
     const std::lock_guard lock(mutex_);
+    if (ends_) throw Error(ErrorCategory::communication, kEnded);
     new_.push_back(letter);
   }
   started_.notify_one();

@@ -22,7 +22,6 @@ class LetterThread {
   explicit LetterThread(std::shared_ptr<Transport> transport);
   LetterThread(const LetterThread&) = delete;
   LetterThread& operator=(const LetterThread&) = delete;
-  /// Sends what was started, for at most a second.
   ~LetterThread();
 
   /// Starts to send `bytes`, which stay valid and unchanged until the letter is done. Throws Error
@@ -37,6 +36,9 @@ class LetterThread {
   bool test(const Letter& letter);
   /// Ends all letters with an error.
   void fail(const ErrorMessage& failure);
+  /// Sends what was started, for at most a second; what is not done then fails. Nothing can be
+  /// started any more.
+  void end();
 
  private:
   std::shared_ptr<Letter> add(std::shared_ptr<Letter> letter);
