@@ -77,6 +77,10 @@ class Torch(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertEqual(output.count("at rest"), 2, output)
 
+    def test_neither_hangs_nor_uses_memory_that_is_gone(self):
+        self.assertIn("all refused or right", self.assert_passes(
+            [PYTHON, str(HERE / "torch_misuse.py")]))
+
     def test_starts_again_after_a_rank_was_killed(self):
         with tempfile.TemporaryDirectory() as place:
             output = self.assert_passes(torchrun(2, "torch_elastic.py", options=[

@@ -2,6 +2,7 @@
 import atexit
 import ctypes
 import datetime
+import functools
 import os
 import queue
 import threading
@@ -21,7 +22,7 @@ from torch._C._profiler import _RecordFunctionFast
 from .._library import OPS, TYPES, CommunicationError, InputError, c
 from .._session import has_failed, watch_exceptions
 from .joining import Place, join
-from .work import DoneWork, LockstepWork, MessageWork, Works
+from .work import DoneWork, LockstepWork, MessageWork, Works, call
 
 NAME = "lockstep"
 NATIVE = {getattr(torch, name): code for name, code in TYPES.items()}
@@ -54,10 +55,13 @@ def _waits_for_requests(works):
         del item, work, memory  # not until the next one
 
 
-def _leave(session, works, thread):
+def _leave(session, works, thread, locks, messages):
     works.put(None)
     thread.join()
+    for lock in locks:  # until calls of other threads have ended
+        lock.acquire()
     c.finalize(session)
+    messages.clear()  # whose memory was in use until now
 
 
 def _base():
@@ -85,8 +89,7 @@ class LockstepBackend(_base()):
             super().__init__(rank, size)
         self._rank, self._size = rank, size
         self._timeout = timeout.total_seconds()
-        self._store = store
-        self._lock = threading.Lock()  # calls start one at a time
+        self._lock, self._message_lock = threading.Lock(), threading.Lock()
         self._session = None
         self._place = None
         self._generations = set()
@@ -102,12 +105,18 @@ class LockstepBackend(_base()):
             place = Place(store)
             store.set(key, place.text)
             self._enter(join(place.text, rank, size, self._timeout, place.listener()))
+            try:
+                store.delete_key(key)  # all have read it; the next group may have the same store
+            except RuntimeError:  # not in this store
+                pass
         else:
             self._enter(join(store.get(key), rank, size, self._timeout))
 
     def _enter(self, session):
         self._session = session
-        _open.add(self)
+        _open[self] = None
+        # Collectives start one at a time, and so do messages. Both end before the session does.
+        self._lock, self._message_lock = threading.Lock(), threading.Lock()
         self._number = 0  # of the collectives that have started
         self._dropped = []  # messages that nobody waits for
         self._works = queue.SimpleQueue()
@@ -133,17 +142,26 @@ class LockstepBackend(_base()):
 
     def shutdown(self):
         """Leaves the group. The ranks may do so in any order, so it ends in the background."""
-        _open.discard(self)
+        leave = self._prepare_to_leave()
+        if leave is not None:
+            leaving = threading.Thread(target=leave, name="lockstep leaves", daemon=True)
+            _leaving.append(leaving)
+            leaving.start()
+
+    def _prepare_to_leave(self):
+        """What is left to do, if there is a session."""
+        _open.pop(self, None)
         session, self._session = self._session, None
         if session is None:
-            return
-        self._dropped.clear()
-        leaving = threading.Thread(target=_leave, args=(session, self._works, self._thread),
-                                   name="lockstep leaves")
-        _leaving.append(leaving)
-        leaving.start()
+            return None
+        return functools.partial(_leave, session, self._works, self._thread,
+                                 (self._lock, self._message_lock), self._dropped)
 
-    abort = shutdown
+    def abort(self):
+        """shutdown() that ends the calls in progress with an error, on all ranks."""
+        if self._session is not None:
+            c.abort(self._session)
+        self.shutdown()
 
     def get_error(self):
         return ErrorType.SUCCESS  # errors are exceptions
@@ -196,7 +214,6 @@ class LockstepBackend(_base()):
 
     def _run(self, function, opts, tensors, start, finish=None):
         """Calls start(request); in the background if the caller does not wait."""
-        self._in_group()
         if _profiler_enabled():
             with _RecordFunctionFast(f"{NAME}:{function}", tensors, {}):
                 return self._start(opts, tensors, start, finish)
@@ -205,13 +222,15 @@ class LockstepBackend(_base()):
     def _start(self, opts, tensors, start, finish):
         if not getattr(opts, "asyncOp", True):
             with self._lock:
+                self._in_group()
                 self._number += 1
                 start(None)
             if finish is not None:
-                finish()
+                call(finish)
             return DoneWork(tensors, self._number)
         handle = ctypes.c_void_p()
         with self._lock:
+            self._in_group()
             self._number += 1
             work = LockstepWork(tensors, finish, self._number)
             start(ctypes.byref(handle))
@@ -320,14 +339,14 @@ class LockstepBackend(_base()):
             return self._reduce_sparse(target, opts.reduceOp if opts else ReduceOp.SUM, opts)
         # The usual call, which may take no longer than the reduction of a few numbers.
         if (opts is not None and target.is_cpu and target.is_contiguous() and not opts.asyncOp
-                and self._session is not None and not _profiler_enabled()):
+                and len(tensors) == 1 and not _profiler_enabled()):
             kind, op = NATIVE.get(target.dtype), PLAIN.get(int(opts.reduceOp.op))
             if kind is not None and op is not None and (op != OPS["average"] or
                                                         target.is_floating_point()):
                 with self._lock:
                     self._number += 1
-                    c.all_reduce_start(self._session, target.data_ptr(), target.numel(), kind, op,
-                                       1.0, 1.0, None)
+                    c.all_reduce_start(self._in_group(), target.data_ptr(), target.numel(), kind,
+                                       op, 1.0, 1.0, None)
                 return DoneWork(tensors, self._number)
         tensor, = self._dense("all_reduce", tensors)
         back = None if tensor is target else lambda: target.copy_(tensor)
@@ -338,7 +357,8 @@ class LockstepBackend(_base()):
         kinds = {tensor.dtype for tensor in tensors}
         if len(kinds) > 1:
             _refuse("all_reduce_coalesced", "tensors of one type", kinds)
-        flat = torch.cat([tensor.reshape(-1) for tensor in self._dense("all_reduce", tensors)])
+        flat = torch.cat([tensor.detach().reshape(-1)
+                          for tensor in self._dense("all_reduce", tensors)])
 
         def spread():
             for tensor, part in zip(tensors, flat.split([one.numel() for one in tensors])):
@@ -349,7 +369,8 @@ class LockstepBackend(_base()):
 
     def reduce(self, tensors, opts=None):
         tensor, = self._dense("reduce", tensors)
-        kept, target = tensor.clone(), tensors[0]
+        self._root("reduce", opts)
+        kept, target = tensor.detach().clone(), tensors[0]
 
         def on_root():
             if self._rank == opts.rootRank:
@@ -359,7 +380,7 @@ class LockstepBackend(_base()):
 
     def _reduce_scatter_single(self, output, tensor, opts=None):
         self._same_parts("reduce_scatter", tensor, output)
-        whole = self._dense("reduce_scatter", [tensor])[0].clone().view(-1)
+        whole = self._dense("reduce_scatter", [tensor])[0].detach().clone().view(-1)
         count = output.numel()
         op = opts.reduceOp if opts else ReduceOp.SUM
         number = getattr(op, "op", op)
@@ -383,7 +404,8 @@ class LockstepBackend(_base()):
         return self._reduce("reduce_scatter", whole, op, opts, [output], copy_part)
 
     def reduce_scatter(self, outputs, inputs, opts=None):
-        whole = torch.cat([part.reshape(-1) for part in inputs[0]])
+        self._one_each("reduce_scatter", inputs[0])
+        whole = torch.cat([part.detach().reshape(-1) for part in inputs[0]])
         return self._reduce_scatter_single(outputs[0], whole, opts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
@@ -392,6 +414,7 @@ class LockstepBackend(_base()):
     # Copies.
 
     def broadcast(self, tensors, opts=None):
+        self._root("broadcast", opts)
         tensor, = self._dense("broadcast", tensors)
         target = tensors[0]
 
@@ -433,6 +456,7 @@ class LockstepBackend(_base()):
 
     def allgather(self, outputs, inputs, opts=None):
         source, = self._dense("all_gather", inputs)
+        self._one_each("all_gather", outputs[0])
         gathered = torch.empty((self._size, *source.shape), dtype=source.dtype)
         for output in outputs[0]:
             if output.shape != source.shape or output.dtype != source.dtype:
@@ -455,7 +479,10 @@ class LockstepBackend(_base()):
 
     def gather(self, outputs, inputs, opts=None):
         source, = self._dense("gather", inputs)
+        self._root("gather", opts)
         is_root = self._rank == opts.rootRank
+        if is_root:
+            self._one_each("gather", outputs[0])
         sizes = [_bytes(source) if rank == opts.rootRank else 0 for rank in range(self._size)]
         gathered = torch.empty((self._size if is_root else 0, *source.shape), dtype=source.dtype)
 
@@ -468,11 +495,14 @@ class LockstepBackend(_base()):
                               outputs[0] if is_root else [], spread)
 
     def scatter(self, outputs, inputs, opts=None):
+        self._root("scatter", opts)
         is_root = self._rank == opts.rootRank
         output = outputs[0]
+        if is_root:
+            self._one_each("scatter", inputs[0])
         into, = self._dense("scatter", outputs)
-        source = (torch.stack([part.reshape(output.shape) for part in inputs[0]]) if is_root
-                  else torch.empty(0, dtype=output.dtype))
+        source = (torch.stack([part.detach().reshape(output.shape) for part in inputs[0]])
+                  if is_root else torch.empty(0, dtype=output.dtype))
         sizes = [_bytes(output) if is_root else 0] * self._size
         return self._exchange("scatter", opts, source, sizes, into, outputs,
                               None if into is output else lambda: output.copy_(into))
@@ -508,15 +538,18 @@ class LockstepBackend(_base()):
         into, = self._dense("all_to_all", [output])
         row = _bytes(source) // source.shape[0] if source.numel() else 0
         splits = input_splits or [source.shape[0] // self._size] * self._size
-        if sum(splits) != source.shape[0]:
-            _refuse("all_to_all", f"splits that add up to {source.shape[0]} rows", splits)
+        if len(splits) != self._size or min(splits) < 0 or sum(splits) != source.shape[0]:
+            _refuse("all_to_all", f"{self._size} splits that add up to {source.shape[0]} rows",
+                    splits)
         expected = [rows * row for rows in output_splits] if output_splits and row else None
         return self._exchange("all_to_all", opts, source, [rows * row for rows in splits], into,
                               [output], None if into is output else lambda: output.copy_(into),
                               expected)
 
     def alltoall(self, outputs, inputs, opts=None):
-        source = torch.cat([one.reshape(-1) for one in inputs])
+        for one in (inputs, outputs):
+            self._one_each("all_to_all", one)
+        source = torch.cat([one.detach().reshape(-1) for one in inputs])
         into = torch.empty(sum(one.numel() for one in outputs), dtype=source.dtype)
 
         def spread():
@@ -524,7 +557,7 @@ class LockstepBackend(_base()):
                 output.copy_(part.view(output.shape))
 
         return self._exchange("all_to_all", opts, source, [_bytes(one) for one in inputs], into,
-                              outputs, spread)
+                              outputs, spread, [_bytes(one) for one in outputs])
 
     def barrier(self, opts=None):
         def start(request):
@@ -539,15 +572,17 @@ class LockstepBackend(_base()):
     def send(self, tensors, to, tag):
         tensor, = self._dense("send", tensors)
         handle = ctypes.c_void_p()
-        c.send_start(self._in_group(), tensor.data_ptr(), _bytes(tensor), to, tag,
-                     ctypes.byref(handle))
+        with self._message_lock:
+            c.send_start(self._in_group(), tensor.data_ptr(), _bytes(tensor), to, tag,
+                         ctypes.byref(handle))
         return MessageWork(handle, [tensor], self._dropped)
 
     def recv(self, tensors, source, tag):
         into, = self._dense("recv", tensors)
         handle, target, sender = ctypes.c_void_p(), tensors[0], ctypes.c_int(source)
-        c.receive_start(self._in_group(), into.data_ptr(), _bytes(into), source, tag,
-                        ctypes.byref(sender), ctypes.byref(handle))
+        with self._message_lock:
+            c.receive_start(self._in_group(), into.data_ptr(), _bytes(into), source, tag,
+                            ctypes.byref(sender), ctypes.byref(handle))
         return MessageWork(handle, [into], self._dropped, sender,
                            None if into is target else lambda: target.copy_(into))
 
@@ -610,6 +645,14 @@ class LockstepBackend(_base()):
                 _refuse(function, "a dense tensor", tensor.layout)
         return [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
 
+    def _root(self, function, opts):
+        if not 0 <= opts.rootRank < self._size:
+            _refuse(function, f"a root from 0 to {self._size - 1}", opts.rootRank)
+
+    def _one_each(self, function, tensors):
+        if len(tensors) != self._size:
+            _refuse(function, f"a tensor for each of {self._size} ranks", f"{len(tensors)}")
+
     def _same_parts(self, function, whole, part):
         if whole.numel() != part.numel() * self._size or whole.dtype != part.dtype:
             _refuse(function, f"{self._size} parts of {part.numel()} {part.dtype}",
@@ -622,7 +665,7 @@ def _bytes(tensor):
 
 # Groups that the program has not destroyed, and threads of those that it has.
 # torch's code in C++ may be all that knows of a group, and needs its methods.
-_open = set()
+_open = {}
 _leaving = []
 
 
@@ -632,8 +675,9 @@ _process = os.getpid()
 def _leave_all():
     if has_failed() or os.getpid() != _process:  # which one that was forked does not leave
         return
+    # As they were made, in one order on all ranks: Python starts no threads any more.
     for group in list(_open):
-        group.shutdown()
+        group._prepare_to_leave()()
     for thread in _leaving:
         thread.join()
 

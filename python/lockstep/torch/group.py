@@ -1,9 +1,10 @@
 """Process groups of the backend "lockstep"."""
+import datetime
 import os
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend
+from torch._C._distributed_c10d import AllgatherOptions, Backend
 
 from .._library import InputError
 from .backend import NAME, LockstepBackend
@@ -14,6 +15,11 @@ CALLS = [name for name, function in vars(LockstepBackend).items()
          if callable(function) and (not name.startswith("_") or name in (
              "_allgather_base", "_reduce_scatter_base", "_get_sequence_number_for_group",
              "_set_sequence_number_for_group"))]
+OVERLOADED = ("broadcast", "allreduce", "reduce", "allgather", "gather", "scatter",
+              "reduce_scatter", "alltoall", "barrier")
+OPTIONS = (dist.BroadcastOptions, dist.AllreduceOptions, dist.ReduceOptions, AllgatherOptions,
+           dist.GatherOptions, dist.ScatterOptions, dist.ReduceScatterOptions,
+           dist.AllToAllOptions, dist.BarrierOptions)
 # Whoever sets these wants torch to look at every call.
 TORCH_LOOKS = ("TORCH_DIST_NAN_CHECK", "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE",
                "TORCH_DISTRIBUTED_DEBUG")
@@ -37,7 +43,20 @@ class LockstepGroup(dist.ProcessGroup):
             self._register_backend(torch.device("cpu"), CUSTOM, backend)
             self._set_default_backend(CUSTOM)
         for name in CALLS:
-            setattr(self, name, getattr(backend, name))
+            function = getattr(backend, name)
+            setattr(self, name, self._with_overloads(name, function) if name in OVERLOADED
+                    else function)
+
+    def _with_overloads(self, name, function):
+        """`function`, whose last argument are options, and the other forms that torch has of it."""
+        normalize = getattr(dist.ProcessGroup, name)
+
+        def call(*arguments, **keywords):
+            if not keywords and isinstance(arguments[-1], OPTIONS):
+                return function(*arguments)
+            return normalize(self, *arguments, **keywords)  # calls this again with options
+
+        return call
 
     def getRank(self):
         return self._backend.rank()
@@ -68,7 +87,8 @@ class LockstepGroup(dist.ProcessGroup):
             return None
         store = dist.PrefixStore(f"split {number} of {new_ranks[0]}/", self.get_group_store())
         rank, size = new_ranks.index(backend.rank()), len(new_ranks)
-        group = LockstepGroup(store, rank, size, LockstepBackend(store, rank, size, timeout))
+        group = LockstepGroup(store, rank, size, LockstepBackend(
+            store, rank, size, timeout or datetime.timedelta(seconds=backend._timeout)))
         group._set_group_name(group_name)
         group._set_group_desc(group_desc or "")
         return group

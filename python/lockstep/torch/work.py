@@ -1,10 +1,13 @@
 """What a collective or a message returns: torch.distributed.Work."""
+import concurrent.futures
 import ctypes
+import threading
+import time
 
 import torch
 from torch._C._distributed_c10d import Work, _allow_inflight_collective_as_graph_input
 
-from .._library import c
+from .._library import CommunicationError, c
 
 
 class DoneWork(Work):
@@ -32,6 +35,16 @@ class DoneWork(Work):
         return self._number
 
 
+def call(finish):
+    """Calls what completes a call: it writes to tensors of any kind, whatever the caller's mode."""
+    with torch.inference_mode():
+        finish()
+
+
+# Where callbacks of futures run, which may themselves wait for collectives.
+_callbacks = concurrent.futures.ThreadPoolExecutor(64, "lockstep callbacks")
+
+
 class LockstepWork(Work):
     """A collective. `finish` runs when its request is complete; `result` are its tensors."""
 
@@ -41,19 +54,28 @@ class LockstepWork(Work):
         self._finish = finish
         self._number = number
         self._error = None
-        # An error of a callback is one for torch's code in C++ too, that of set_exception() is not.
-        self._ended = torch.futures.Future()
-        self._future = self._ended.then(self._outcome)
+        self._is_done = False
+        self._pending = threading.Lock()  # held until it is done
+        self._pending.acquire()
+        self._guard = threading.Lock()
+        self._ended = self._future = None
 
     def complete(self, error=None):
         if error is None and self._finish is not None:
             try:
-                self._finish()
+                call(self._finish)
             except Exception as raised:
                 error = raised
         self._finish = None
         self._error = error
-        self._ended.set_result(None)
+        with self._guard:
+            self._is_done = True
+        self._pending.release()
+        if self._ended is not None:
+            try:
+                _callbacks.submit(self._ended.set_result, None)
+            except RuntimeError:  # the interpreter ends
+                self._ended.set_result(None)
 
     def _outcome(self, _ended):
         if self._error is not None:
@@ -61,7 +83,11 @@ class LockstepWork(Work):
         return self._result
 
     def wait(self, timeout=None):
-        self._ended.wait()
+        seconds = timeout.total_seconds() if timeout else 0
+        if not self._pending.acquire(timeout=seconds if seconds > 0 else -1):
+            raise CommunicationError(f"[wait] expected the collective within {seconds:g} s, got "
+                                     "none (timeout)")
+        self._pending.release()
         if self._error is not None:
             raise self._error
         if _allow_inflight_collective_as_graph_input():
@@ -73,10 +99,10 @@ class LockstepWork(Work):
         self.wait()
 
     def is_completed(self):
-        return self._ended.done()
+        return self._is_done
 
     def is_success(self):
-        return self._ended.done() and self._error is None
+        return self._is_done and self._error is None
 
     def exception(self):
         return self._error
@@ -85,6 +111,16 @@ class LockstepWork(Work):
         return self._result
 
     def get_future(self):
+        with self._guard:
+            is_new = self._future is None
+            if is_new:
+                # An error of a callback is one for torch's code in C++ too, that of
+                # set_exception() is not.
+                self._ended = torch.futures.Future()
+                self._future = self._ended.then(self._outcome)
+            is_done = self._is_done
+        if is_new and is_done:
+            self._ended.set_result(None)
         return self._future
 
     def _get_sequence_number(self):
@@ -116,37 +152,70 @@ class Works(Work):
 
 
 class MessageWork(Work):
-    """A message that is sent or received, by this thread alone. `source` is filled with the rank
-    that has sent it. `dropped`: messages that nobody waits for, as this one may become.
+    """A message that is sent or received, by one thread. `source` is filled with the rank that has
+    sent it. `dropped`: messages that nobody waits for, as this one may become.
     """
 
     def __init__(self, handle, tensors, dropped, source=None, finish=None):
         super().__init__()
-        self._dropped = dropped
         self._handle = handle
         self._tensors = tensors
+        self._dropped = dropped
         self._source = source
         self._finish = finish
+        self._error = None
         complete_dropped(dropped)
 
     def wait(self, timeout=None):
+        seconds = timeout.total_seconds() if timeout else 0
+        deadline = time.monotonic() + seconds
+        while seconds > 0 and not self._is_there():
+            if time.monotonic() > deadline:
+                raise CommunicationError(f"[wait] expected the message within {seconds:g} s, got "
+                                         "none (timeout)")
+            time.sleep(0.0002)
         handle, self._handle = self._handle, None
         if handle is not None:
-            c.wait(handle)
-            if self._finish is not None:
-                self._finish()
+            try:
+                c.wait(handle)
+                if self._finish is not None:
+                    call(self._finish)
+            except Exception as error:
+                self._error = error
+                # The transport may still have the memory, until the group ends.
+                self._dropped.append((None, self._tensors, self._source, None))
+        if self._error is not None:
+            raise self._error
         return True
 
-    synchronize = wait
+    def synchronize(self):
+        self.wait()
 
-    def is_completed(self):
+    def _is_there(self):
+        """Whether wait() returns or raises at once."""
         if self._handle is None:
             return True
         done = ctypes.c_int()
-        c.test(self._handle, ctypes.byref(done))
-        return bool(done.value) and self.wait()
+        try:
+            c.test(self._handle, ctypes.byref(done))
+        except Exception:
+            return True
+        return bool(done.value)
 
-    is_success = is_completed
+    def is_completed(self):
+        if not self._is_there():
+            return False
+        try:
+            self.wait()
+        except Exception:  # which wait() raises again
+            pass
+        return True
+
+    def is_success(self):
+        return self._handle is None and self._error is None
+
+    def exception(self):
+        return self._error
 
     def _source_rank(self):
         return self._source.value
@@ -158,8 +227,12 @@ class MessageWork(Work):
 
     def get_future(self):
         future = torch.futures.Future()
-        self.wait()
-        future.set_result(self._tensors)
+        try:
+            self.wait()
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(self._tensors)
         return future
 
     def __del__(self):
@@ -169,19 +242,23 @@ class MessageWork(Work):
 
 def complete_dropped(dropped):
     """Frees the messages that are complete."""
-    kept = []
-    while dropped:
-        message = dropped.pop()
+    for _ in range(len(dropped)):
+        message = dropped.pop(0)
         handle, _tensors, _source, finish = message
-        done = ctypes.c_int()
+        if handle is None:
+            dropped.append(message)
+            continue
+        done = ctypes.c_int(1)
         try:
             c.test(handle, ctypes.byref(done))
-            if not done.value:
-                kept.append(message)
-                continue
-            c.wait(handle)
-        except Exception:  # the group has failed: the next call raises it
+        except Exception:  # wait() ends it with the same error
+            pass
+        if not done.value:
+            dropped.append(message)
             continue
-        if finish is not None:
-            finish()
-    dropped.extend(kept)
+        try:
+            c.wait(handle)
+            if finish is not None:
+                call(finish)
+        except Exception:  # the next call raises it; the transport may still have the memory
+            dropped.append((None, *message[1:]))
