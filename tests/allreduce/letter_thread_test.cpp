@@ -116,5 +116,20 @@ TEST(LetterThread, EndsAllLettersAfterAFailure) {
               HasSubstr("expected another rank, from 0 to 1, got 2"));
 }
 
+TEST(LetterThread, SendsWhatWasStartedAndFailsTheRestAtItsEnd) {
+  const auto all = members(2);
+  const auto sent = bytes_of(1, 10);
+  auto received = bytes_of(0, 10);
+  const auto out = all[0]->letters.send(1, 0, sent);
+  const auto never = all[0]->letters.receive(1, 0, received);
+  all[0]->letters.end();
+  all[0]->letters.wait(*out);
+  EXPECT_THAT(error_of([&] { all[0]->letters.wait(*never); }), HasSubstr("the session has ended"));
+  EXPECT_THAT(error_of([&] { all[0]->letters.send(1, 0, sent); }),
+              HasSubstr("the session has ended"));
+  all[1]->letters.wait(*all[1]->letters.receive(0, 0, received));
+  EXPECT_EQ(received, sent);
+}
+
 }  // namespace
 }  // namespace lockstep::inline v0::allreduce

@@ -70,6 +70,26 @@ try:
 except InputError as error:
     assert "expected a rank from 0 to 1" in str(error), error
 
+def fails(request, pattern):
+    try:
+        c.wait(request)
+    except CommunicationError as error:
+        assert pattern in str(error), error
+        return
+    raise AssertionError("expected an error of " + pattern)
+
+
+# A rank ends what is in progress, and a message outlives its session.
+ended = join("ended")
+message, into = ctypes.c_void_p(), ctypes.create_string_buffer(4)
+c.receive_start(ended, into, 4, (RANK + 1) % SIZE, 7, None, ctypes.byref(message))
+if RANK == 0:
+    c.abort(ended)
+else:
+    fails(start_sum(ended, numbers()), "rank 0 called lockstep_abort")
+c.finalize(ended)
+fails(message, "rank 0 called lockstep_abort" if RANK == 0 else "the session has ended")
+
 third = join("third")
 c.barrier(third)
 if RANK == SIZE - 1:
