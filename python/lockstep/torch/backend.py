@@ -91,6 +91,7 @@ class LockstepBackend(_base()):
         self._timeout = timeout.total_seconds()
         self._lock, self._message_lock = threading.Lock(), threading.Lock()
         self._session = None
+        self._number = 0
         self._place = None
         self._generations = set()
         self.is_direct = False  # called by torch's dispatcher, which registers works
@@ -344,9 +345,10 @@ class LockstepBackend(_base()):
             if kind is not None and op is not None and (op != OPS["average"] or
                                                         target.is_floating_point()):
                 with self._lock:
+                    session = self._in_group()
                     self._number += 1
-                    c.all_reduce_start(self._in_group(), target.data_ptr(), target.numel(), kind,
-                                       op, 1.0, 1.0, None)
+                    c.all_reduce_start(session, target.data_ptr(), target.numel(), kind, op, 1.0,
+                                       1.0, None)
                 return DoneWork(tensors, self._number)
         tensor, = self._dense("all_reduce", tensors)
         back = None if tensor is target else lambda: target.copy_(tensor)
