@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/allreduce/letters/letter_thread.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/job/failure.h"
