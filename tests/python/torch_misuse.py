@@ -163,7 +163,8 @@ def the_other_forms_of_calls():
     dist.init_process_group("lockstep", store=dist.HashStore(), rank=0, world_size=1)
     group, one = dist.group.WORLD, torch.ones(2)
     for work in (group.broadcast(one, root=0), group.broadcast([one]), group.allreduce(one),
-                 group.allreduce([one], op=dist.ReduceOp.SUM), group.barrier(timeout=SHORT)):
+                 group.allreduce([one], op=dist.ReduceOp.SUM), group.barrier(timeout=SHORT),
+                 group.barrier()):
         work.wait()
     assert one.tolist() == [1, 1]
     dist.destroy_process_group()

@@ -52,7 +52,7 @@ class LockstepGroup(dist.ProcessGroup):
         normalize = getattr(dist.ProcessGroup, name)
 
         def call(*arguments, **keywords):
-            if not keywords and isinstance(arguments[-1], OPTIONS):
+            if arguments and not keywords and isinstance(arguments[-1], OPTIONS):
                 return function(*arguments)
             return normalize(self, *arguments, **keywords)  # calls this again with options
 
