@@ -20,6 +20,9 @@ MPIRUN = sys.argv[3:]
 PYTHON = os.environ.get("LOCKSTEP_TORCH_PYTHON", str(ROOT / "build/torch-venv/bin/python"))
 SITE = FOLDER / "site"
 SKIPPED = 77  # for ctest
+# Programs that accelerate brings. One more, test_distributed_data_loop.py, needs GPUs: without them
+# it calls different functions on different ranks.
+OF_ACCELERATE = "test_ops", "test_sync", "test_script"
 # They expect the words of Gloo's error, and its name in a log.
 OTHER_THAN_GLOO = {"test_barrier_timeout_full_group", "test_ddp_logging_data_cpu"}
 
@@ -86,6 +89,19 @@ class Torch(unittest.TestCase):
             output = self.assert_passes(torchrun(2, "torch_elastic.py", options=[
                 "--max-restarts", "1"]), {"PLACE": place})
             self.assertEqual(output.count("attempt 1: steps 5 to 9"), 2, output)
+
+    def test_passes_the_tests_of_accelerate(self):
+        found = subprocess.run(
+            [PYTHON, "-c", "import accelerate.test_utils as a; print(*a.__path__)"],
+            capture_output=True, text=True)
+        if found.returncode != 0:
+            self.skipTest(f"{PYTHON} has no accelerate")
+        for program in OF_ACCELERATE:
+            with self.subTest(program):
+                self.assert_passes(
+                    torchrun(2, "conformance.py",
+                             f"{found.stdout.strip()}/scripts/{program}.py"),
+                    {"ACCELERATE_USE_CPU": "1"})
 
     def test_trains_in_libraries_as_over_gloo(self):
         for library in ("accelerate", "lightning"):
