@@ -205,6 +205,11 @@ int lockstep_reduce_scatter(lockstep_session* session, void* values, size_t coun
  * reduced, and multiplied by `after`. Factors other than 1 require floating-point numbers. */
 int lockstep_all_reduce_start(lockstep_session* session, void* values, size_t count, int type,
                               int op, double before, double after, lockstep_request** request);
+/** Reduces `number` arrays of counts[i] elements as one: arrays[i] as `values` there. `arrays` and
+ * `counts` are read at once. For many small arrays. */
+int lockstep_grouped_all_reduce_start(lockstep_session* session, void* const* arrays,
+                                      const size_t* counts, size_t number, int type, int op,
+                                      double before, double after, lockstep_request** request);
 /** See lockstep_broadcast(). */
 int lockstep_broadcast_start(lockstep_session* session, void* values, size_t bytes, int root,
                              lockstep_request** request);

@@ -120,6 +120,50 @@ void scale(std::span<T> values, double factor) {
   if constexpr (allreduce::Fractional<T>) allreduce::scale(values, factor);
 }
 
+/// Calls copy(memory, array part) for the parts of arrays that [begin, begin + count) of all their
+/// elements consists of.
+template <typename T, typename Copy>
+void for_parts(const std::vector<std::span<T>>& arrays, std::size_t begin, std::span<T> memory,
+               const Copy& copy) {
+  for (const std::span<T> array : arrays) {
+    if (begin >= array.size()) {
+      begin -= array.size();
+      continue;
+    }
+    const std::size_t count = std::min(array.size() - begin, memory.size());
+    copy(memory.first(count), array.subspan(begin, count));
+    memory = memory.subspan(count);
+    if (memory.empty()) return;
+    begin = 0;
+  }
+}
+
+// Arrays are copied through memory that the group reduces in place: in pieces that fit into the
+// cache, or are long enough for a network.
+constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
+constexpr std::size_t kMessageBytes = std::size_t{8} << 20;
+
+template <typename T>
+void reduce_arrays(lockstep_session& session, const Communicator& group,
+                   const std::vector<std::span<T>>& arrays, ReduceOp op) {
+  std::size_t total = 0;
+  for (const std::span<T> array : arrays) total += array.size();
+  if (group.size() == 1 || total == 0) return;
+  const std::size_t most = (group.overlaps() ? kMessageBytes : kPieceBytes) / sizeof(T);
+  auto* const first =
+      reinterpret_cast<T*>(session.memory(group, std::min(total, most) * sizeof(T)));
+  for (std::size_t begin = 0; begin < total; begin += most) {
+    const std::span<T> piece(first, std::min(most, total - begin));
+    for_parts(arrays, begin, piece, [](std::span<T> shared, std::span<T> own) {
+      std::memcpy(shared.data(), own.data(), own.size_bytes());
+    });
+    group.all_reduce(piece, op).wait();
+    for_parts(arrays, begin, piece, [](std::span<T> shared, std::span<T> own) {
+      std::memcpy(own.data(), shared.data(), own.size_bytes());
+    });
+  }
+}
+
 /// Parts that arrive from all ranks, written one after another to the caller's memory.
 struct Arrivals {
   void* all;
@@ -192,6 +236,30 @@ int lockstep_all_reduce_start(lockstep_session* session, void* values, size_t co
         scale(span, reduction.before);
         group.all_reduce(span, reduction.op).wait();
         scale(span, reduction.after);
+      });
+    });
+  });
+}
+
+int lockstep_grouped_all_reduce_start(lockstep_session* session, void* const* arrays,
+                                      const size_t* counts, size_t number, int type, int op,
+                                      double before, double after, lockstep_request** request) {
+  constexpr const char* kFunction = "lockstep_grouped_all_reduce";
+  return guarded([&] {
+    require(session != nullptr && ((arrays != nullptr && counts != nullptr) || number == 0),
+            kFunction, "expected a session, arrays and their sizes");
+    for (std::size_t i = 0; i < number; ++i)
+      require(arrays[i] != nullptr || counts[i] == 0, kFunction, "expected arrays");
+    const Reduction reduction(op, before, after, session->size(), kFunction);
+    with_elements(nullptr, 0, type, kFunction, [&]<typename T>(std::span<T> /*none*/) {
+      require_scalable<T>(reduction, kFunction);
+      std::vector<std::span<T>> spans;
+      for (std::size_t i = 0; i < number; ++i)
+        spans.emplace_back(static_cast<T*>(arrays[i]), counts[i]);
+      run(*session, request, [=, spans = std::move(spans)](const Communicator& group) {
+        for (const std::span<T> span : spans) scale(span, reduction.before);
+        reduce_arrays(*session, group, spans, reduction.op);
+        for (const std::span<T> span : spans) scale(span, reduction.after);
       });
     });
   });

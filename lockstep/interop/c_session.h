@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/device/buffer.h"
 #include "lockstep/interop/c_api.h"
 #include "lockstep/job/session.h"
 #include "lockstep/job/workers.h"
@@ -37,6 +39,11 @@ struct lockstep_session {
   int rank() const { return group() != nullptr ? group()->rank() : session().rank(); }
   /// Number of ranks.
   int size() const { return group() != nullptr ? group()->size() : session().size(); }
+  /// At least `bytes` bytes that the ranks reduce without a copy, for one collective at a time.
+  std::byte* memory(const lockstep::allreduce::Communicator& group, std::size_t bytes) {
+    if (memory_.size() < bytes) memory_ = group.allocate(bytes);
+    return static_cast<std::byte*>(memory_.data());
+  }
 
  private:
   lockstep::job::Workers* group() const {
@@ -48,6 +55,7 @@ struct lockstep_session {
   std::variant<std::unique_ptr<lockstep::job::Session>, std::unique_ptr<lockstep::job::Workers>,
                lockstep::job::Workers*>
       ranks_;
+  lockstep::device::Buffer memory_;  // freed before `ranks_`, to which it belongs
 };
 
 namespace lockstep::inline v0::interop {

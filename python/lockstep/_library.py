@@ -66,6 +66,8 @@ CHECKED = {
     "group_create": (c_void_p, POINTER(c_int), c_size_t, POINTER(c_void_p)),
     "all_reduce_start": (c_void_p, c_void_p, c_size_t, c_int, c_int, c_double, c_double,
                          POINTER(c_void_p)),
+    "grouped_all_reduce_start": (c_void_p, POINTER(c_void_p), POINTER(c_size_t), c_size_t, c_int,
+                                 c_int, c_double, c_double, POINTER(c_void_p)),
     "broadcast_start": (c_void_p, c_void_p, c_size_t, c_int, POINTER(c_void_p)),
     "all_gather": (c_void_p, c_void_p, c_size_t, c_void_p),
     "all_gather_unequal_start": (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t,

@@ -106,6 +106,38 @@ bool reduces_in_the_background(lockstep_session* session) {
              LOCKSTEP_INPUT;
 }
 
+/// Arrays that are longer, and shorter, than what is copied at a time, and an empty one.
+bool reduces_arrays_together(lockstep_session* session) {
+  const int ranks = lockstep_world_size(session);
+  const int rank = lockstep_rank(session);
+  std::vector<std::vector<float>> arrays = {
+      std::vector<float>(3), {}, std::vector<float>(300'001), std::vector<float>(1)};
+  std::vector<void*> pointers;
+  std::vector<std::size_t> counts;
+  float number = 0;
+  for (std::vector<float>& array : arrays) {
+    for (float& value : array) value = number++ + static_cast<float>(rank);
+    pointers.push_back(array.data());
+    counts.push_back(array.size());
+  }
+  lockstep_request* request = nullptr;
+  if (lockstep_grouped_all_reduce_start(session, pointers.data(), counts.data(), arrays.size(),
+                                        LOCKSTEP_FLOAT32, LOCKSTEP_SUM, 2, 0.5,
+                                        &request) != LOCKSTEP_OK ||
+      lockstep_wait(request) != LOCKSTEP_OK)
+    return false;
+  number = 0;
+  for (const std::vector<float>& array : arrays)
+    for (const float value : array)
+      if (value != number++ * static_cast<float>(ranks) +
+                       static_cast<float>(ranks * (ranks - 1) / 2))  // exact
+        return false;
+  return lockstep_grouped_all_reduce_start(session, pointers.data(), nullptr, 1, LOCKSTEP_FLOAT32,
+                                           LOCKSTEP_SUM, 1, 1, nullptr) == LOCKSTEP_INPUT &&
+         lockstep_grouped_all_reduce_start(session, nullptr, nullptr, 0, LOCKSTEP_FLOAT32,
+                                           LOCKSTEP_SUM, 1, 1, nullptr) == LOCKSTEP_OK;
+}
+
 /// The ranks in reverse, and the last rank alone.
 bool works_in_groups(lockstep_session* session) {
   const int ranks = lockstep_world_size(session);
@@ -201,9 +233,10 @@ int main() {
   for (float rank = 1; rank <= ranks; ++rank) factorial *= rank;
   int status = 0;
   const std::pair<const char*, bool (*)(lockstep_session*)> checks[] = {
-      {"reduce_scatter", scatters}, {"all_gather_unequal", gathers_unequal_parts},
-      {"all_to_all", sends_to_all}, {"requests", reduces_in_the_background},
-      {"groups", works_in_groups},  {"verify_equivalence", verifies_loops}};
+      {"reduce_scatter", scatters},          {"all_gather_unequal", gathers_unequal_parts},
+      {"all_to_all", sends_to_all},          {"requests", reduces_in_the_background},
+      {"grouped", reduces_arrays_together},  {"groups", works_in_groups},
+      {"verify_equivalence", verifies_loops}};
   for (const auto& [name, is_right] : checks) {
     if (is_right(session)) continue;
     std::fprintf(stderr, "c_api_ranks: %s: wrong result; %s\n", name, lockstep_last_error());

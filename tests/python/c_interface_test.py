@@ -21,7 +21,8 @@ def without_comments(text):
 
 def ctype_of(declaration):
     """The type of a parameter, with or without its name. Objects are void*."""
-    base, stars = re.fullmatch(r"(?:const )?(\w+) ?(\**) ?\w*", declaration.strip()).groups()
+    declaration = declaration.replace("* const*", "**").strip()
+    base, stars = re.fullmatch(r"(?:const )?(\w+) ?(\**) ?\w*", declaration).groups()
     if not stars:
         return CTYPES.get(base)
     if stars == "**":
