@@ -25,7 +25,9 @@ constexpr const char* kPart = "--part";
 constexpr const char* kExplanation =
     R"(Starts N ranks of the command, which connect to each other over TCP. MPI is not
 needed. Each rank has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-MASTER_ADDR, MASTER_PORT and a secret of the job in its environment.
+MASTER_ADDR, MASTER_PORT and a secret of the job in its environment; and, for
+scripts of Horovod, HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK and
+HOROVOD_LOCAL_SIZE. -np and -H are other names of --np and --hosts.
 
 With --hosts node1:2,node2:2, ranks 0 and 1 run on node1, 2 and 3 on node2, by
 ssh without a password. The program, the directory and the data must have the
@@ -41,6 +43,8 @@ the ranks, which may save a checkpoint; the next one kills them.)";
 struct LaunchArguments {
   std::optional<std::int64_t> ranks = {};
   std::string hosts = {};
+  std::optional<double> start_timeout = {};
+  std::string timeline = {};
   bool is_part = false;
 };
 
@@ -93,6 +97,10 @@ int run_launch(const LaunchArguments& arguments, const std::vector<std::string>&
                         .directory = std::filesystem::current_path().string(),
                         .environment = launch::environment_for_hosts(),
                         .command = command};
+  if (arguments.start_timeout)
+    part.environment.push_back(fmt::format("LOCKSTEP_START_TIMEOUT={}", *arguments.start_timeout));
+  if (!arguments.timeline.empty())
+    part.environment.push_back(fmt::format("HOROVOD_TIMELINE={}", arguments.timeline));
   if (hosts.size() == 1)
     part.rendezvous = "127.0.0.1";
   else if (part.rendezvous == "localhost")
@@ -121,7 +129,19 @@ struct Fields<apps::LaunchArguments> {
       Field{&Options::hosts,
             {"hosts", {}, "Hosts and the number of ranks of each (default: this host)"},
             {},
-            {.value = "HOST:N[,HOST:N...]"}}};
+            {.value = "HOST:N[,HOST:N...]"}},
+      Field{&Options::start_timeout,
+            {"start-timeout",
+             {},
+             "Seconds that the start of the job may take, as LOCKSTEP_START_TIMEOUT"},
+            {{.min = 0.1}},
+            {.value = "SECONDS"}},
+      Field{&Options::timeline,
+            {"timeline-filename",
+             {},
+             "File for a trace of the calls of rank 0, if the command uses lockstep.torch"},
+            {},
+            {.value = "FILE"}}};
 };
 
 }  // namespace lockstep::inline v0
@@ -148,6 +168,8 @@ std::vector<std::string> without_launched_command(std::vector<std::string> argum
     throw Error(ErrorCategory::input, "launch",
                 "expected a command after --: lockstep launch --np N -- COMMAND…", "there is none");
   arguments.erase(mark, arguments.end());
+  std::ranges::replace(arguments, std::string("-np"), std::string("--np"));
+  std::ranges::replace(arguments, std::string("-H"), std::string("--hosts"));
   return arguments;
 }
 

@@ -37,10 +37,25 @@ bool is_host(std::string_view name) {
 /// Whether a variable identifies a task of a job, would make a program part of one, or is another
 /// job's secret.
 bool identifies_task(std::string_view name) {
-  constexpr std::array kNames = {
-      "TF_CONFIG",     "RANK",         "WORLD_SIZE",     "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
-      "NODE_RANK",     "GROUP_RANK",   "MASTER_ADDR",    "MASTER_PORT", "SLURM_PROCID",
-      "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS", "JOB_COMPLETION_INDEX"};
+  constexpr std::array kNames = {"TF_CONFIG",
+                                 "RANK",
+                                 "WORLD_SIZE",
+                                 "LOCAL_RANK",
+                                 "LOCAL_WORLD_SIZE",
+                                 "NODE_RANK",
+                                 "GROUP_RANK",
+                                 "MASTER_ADDR",
+                                 "MASTER_PORT",
+                                 "SLURM_PROCID",
+                                 "SLURM_LOCALID",
+                                 "SLURM_NODEID",
+                                 "SLURM_TASK_PID",
+                                 "SLURM_GTIDS",
+                                 "JOB_COMPLETION_INDEX",
+                                 "HOROVOD_RANK",
+                                 "HOROVOD_SIZE",
+                                 "HOROVOD_LOCAL_RANK",
+                                 "HOROVOD_LOCAL_SIZE"};
   constexpr std::array kBeginnings = {"PMI_",        "PMIX_",          "OMPI_COMM_WORLD_",
                                       "SLURM_STEP_", "SLURM_CPU_BIND", "SLURM_PMI"};
   return name == job::kLaunchedRankVariable || name == net::kSecretVariable ||
@@ -116,10 +131,13 @@ std::vector<std::string> environment_of(const HostPart& part, int local) {
     if (!identifies_task(name_in(*entry)) && !is_set(name_in(*entry))) all.emplace_back(*entry);
   all.insert(all.end(), part.environment.begin(), part.environment.end());
   all.push_back(fmt::format("{}={}", job::kLaunchedRankVariable, part.ranks.first + local));
-  all.push_back(fmt::format("RANK={}", part.ranks.first + local));
-  all.push_back(fmt::format("WORLD_SIZE={}", part.size));
-  all.push_back(fmt::format("LOCAL_RANK={}", local));
-  all.push_back(fmt::format("LOCAL_WORLD_SIZE={}", part.ranks.count));
+  for (const char* const prefix : {"", "HOROVOD_"}) {  // which programs of Horovod read
+    const std::string_view size = *prefix == '\0' ? "WORLD_SIZE" : "SIZE";
+    all.push_back(fmt::format("{}RANK={}", prefix, part.ranks.first + local));
+    all.push_back(fmt::format("{}{}={}", prefix, size, part.size));
+    all.push_back(fmt::format("{}LOCAL_RANK={}", prefix, local));
+    all.push_back(fmt::format("{}LOCAL_{}={}", prefix, size, part.ranks.count));
+  }
   all.push_back(fmt::format("MASTER_ADDR={}", part.rendezvous));
   all.push_back(fmt::format("MASTER_PORT={}", part.port));
   all.push_back(fmt::format("{}={}", net::kSecretVariable, part.secret));
@@ -127,7 +145,7 @@ std::vector<std::string> environment_of(const HostPart& part, int local) {
 }
 
 std::vector<std::string> environment_for_hosts() {
-  constexpr std::array kBeginnings = {"LOCKSTEP_", "OMP_", "NCCL_", "PYTHON"};
+  constexpr std::array kBeginnings = {"LOCKSTEP_", "OMP_", "NCCL_", "PYTHON", "HOROVOD_"};
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name = name_in(*entry);

@@ -90,6 +90,16 @@ TEST(Launch, TellsEachRankWhoItIs) {
                                                             "1 of 2, 1 of 2 at 127.0.0.1, 64"));
 }
 
+TEST(Launch, HasTheOptionsAndVariablesOfHorovod) {
+  const Result result = run(launched(
+      "-np 2 -H localhost:2 --start-timeout 7.5 --timeline-filename t.json",
+      shell("echo $HOROVOD_RANK of $HOROVOD_SIZE, $HOROVOD_LOCAL_RANK of $HOROVOD_LOCAL_SIZE, "
+            "$LOCKSTEP_START_TIMEOUT, $HOROVOD_TIMELINE")));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(lines_of(result.output),
+              UnorderedElementsAre("0 of 2, 0 of 2, 7.5, t.json", "1 of 2, 1 of 2, 7.5, t.json"));
+}
+
 TEST(Launch, ReturnsTheStatusOfTheRankThatFails) {
   const Result result = run(launched("--np 3", shell("exit $((RANK == 1 ? 7 : 0))")));
   EXPECT_EQ(result.status, 7);
