@@ -7,6 +7,7 @@ import sys
 from ._library import InputError, c
 
 _session = None
+_borrower = None  # who alone makes collective calls, if somebody does
 _process = None  # that has called init(): one that it forks is no member
 _has_failed = False
 _watched = []  # the hook for exceptions before init()
@@ -91,15 +92,31 @@ def shutdown():
         c.finalize(session)
 
 
-def session():
-    """The session of the C interface.
-
-    Raises:
-        InputError: init() has not been called.
-    """
+def _own():
     if _session is None:
         raise InputError("[lockstep] expected lockstep.init() first, got no call of it")
     return _session
+
+
+def session():
+    """The session of the C interface, for a collective call.
+
+    Raises:
+        InputError: init() has not been called, or lockstep.torch.init() was.
+    """
+    if _borrower is not None:
+        raise InputError("[lockstep] expected functions of lockstep.torch after its init(), got a "
+                         "collective call of lockstep")
+    return _own()
+
+
+def lend(borrower):
+    """Makes `borrower` the only one to make collective calls; None: everybody again. Returns the
+    session.
+    """
+    global _borrower
+    _borrower = borrower
+    return _own()
 
 
 def is_initialized():
@@ -109,34 +126,34 @@ def is_initialized():
 
 def rank():
     """The number of this process: 0 to ``size() - 1``."""
-    return c.rank(session())
+    return c.rank(_own())
 
 
 def size():
     """The number of processes of the job."""
-    return c.world_size(session())
+    return c.world_size(_own())
 
 
 def local_rank():
     """The number of this process among those of its node."""
-    return c.local_rank(session())
+    return c.local_rank(_own())
 
 
 def local_size():
     """The number of processes on this node."""
-    return c.local_size(session())
+    return c.local_size(_own())
 
 
 def node():
     """The number of this process's node."""
-    return c.node(session())
+    return c.node(_own())
 
 
 def still_at_work():
     """Reports that this rank is still working, so that it is not taken for a lost one. Call it in
     work that takes longer than the stall timeout while other ranks wait.
     """
-    c.still_at_work(session())
+    c.still_at_work(_own())
 
 
 def barrier():

@@ -154,6 +154,24 @@ class Torch(unittest.TestCase):
         output = self.assert_passes([PYTHON, str(HERE / "torch_training.py")])
         self.assertIn("rank 0 of 1: DDP", output)
 
+    def test_trains_by_the_names_of_horovod(self):
+        launch = [str(BUILD / "apps/lockstep/lockstep"), "launch", "-np"]
+        starts = [(ranks, [*launch, str(ranks), "--"]) for ranks in (2, 3, 4)]
+        if MPIRUN:
+            starts.append((2, MPIRUN))
+        for program in ("horovod_training.py", "horovod_calls.py"):
+            for ranks, start in starts:
+                with self.subTest(program, start=start), tempfile.TemporaryDirectory() as place:
+                    output = self.assert_passes([*start, PYTHON, str(HERE / program)],
+                                                {"TIMELINE": os.path.join(place, "timeline")})
+                    self.assertEqual(output.count("all right"), ranks, output)
+        for ending, found in (("exception", "ValueError: in a hook of rank 1"),
+                              ("leaves", r"got shutdown\(\) of rank 1")):
+            status, output = run([*launch, "2", "--", PYTHON, str(HERE / "horovod_calls.py"),
+                                  ending])
+            self.assertNotEqual(status, 0)
+            self.assertRegex(output, found)
+
     def test_the_others_name_a_rank_that_is_lost(self):
         for ending, found in (("killed", "rank 1"), ("stopped", "rank 1, .*stopped"),
                               ("exception", "ValueError: of rank 1"), ("leaves", "rank 1"),

@@ -21,7 +21,7 @@ from torch._C._profiler import _RecordFunctionFast
 
 from .._library import OPS, TYPES, CommunicationError, InputError, c
 from .._session import has_failed, watch_exceptions
-from .joining import Place, join
+from .joining import Place, host_of, join
 from .work import DoneWork, LockstepWork, MessageWork, Works, call
 
 NAME = "lockstep"
@@ -84,7 +84,7 @@ class LockstepBackend(_base()):
     supports_coalescing = supports_reconfigure = supports_shrinking = False
     supports_splitting = supports_window = _supports_time_estimate = False
 
-    def __init__(self, store, rank, size, timeout, is_reconfigured=False):
+    def __init__(self, store, rank, size, timeout, is_reconfigured=False, session=None):
         if isinstance(self, Backend):
             super().__init__(rank, size)
         self._rank, self._size = rank, size
@@ -100,10 +100,12 @@ class LockstepBackend(_base()):
         watch_exceptions()
         # torchrun keeps its store when it starts the ranks again.
         key = "lockstep " + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        if is_reconfigured:
-            self._place = Place(store)
+        if session is not None:
+            self._enter(session)
+        elif is_reconfigured:
+            self._place = Place(host_of(store))
         elif rank == 0:
-            place = Place(store)
+            place = Place(host_of(store))
             store.set(key, place.text)
             self._enter(join(place.text, rank, size, self._timeout, place.listener()))
             try:
@@ -124,6 +126,13 @@ class LockstepBackend(_base()):
         self._thread = threading.Thread(target=_waits_for_requests, args=(self._works,),
                                         name="lockstep", daemon=True)
         self._thread.start()
+
+    def end_works(self):
+        """shutdown() without the end of the session."""
+        _open.pop(self, None)
+        self._session = None
+        self._works.put(None)
+        self._thread.join()
 
     # What the group is.
 
@@ -329,7 +338,7 @@ class LockstepBackend(_base()):
             all_values = [piece.view(values.dtype).view(-1, *values.shape[1:])
                           for piece in pieces[1::2]]
             target.copy_(torch.sparse_coo_tensor(torch.cat(all_indices, 1), torch.cat(all_values),
-                                                 target.shape).coalesce())
+                                                 target.shape, check_invariants=True).coalesce())
 
         return self._gather_into(opts, gathered, torch.cat(parts), [target], add,
                                  counts.sum(1).tolist())
@@ -459,17 +468,19 @@ class LockstepBackend(_base()):
     def allgather(self, outputs, inputs, opts=None):
         source, = self._dense("all_gather", inputs)
         self._one_each("all_gather", outputs[0])
-        gathered = torch.empty((self._size, *source.shape), dtype=source.dtype)
-        for output in outputs[0]:
-            if output.shape != source.shape or output.dtype != source.dtype:
-                _refuse("all_gather", f"outputs of {source.dtype} {tuple(source.shape)}",
-                        f"{output.dtype} {tuple(output.shape)}")
+        own = outputs[0][self._rank]
+        if own.shape != source.shape or any(one.dtype != source.dtype for one in outputs[0]):
+            _refuse("all_gather", f"outputs of {source.dtype}, for this rank {tuple(source.shape)}",
+                    [f"{one.dtype} {tuple(one.shape)}" for one in outputs[0]])
+        counts = [one.numel() for one in outputs[0]]
+        gathered = torch.empty(sum(counts), dtype=source.dtype)
 
         def spread():
-            for output, part in zip(outputs[0], gathered):
-                output.copy_(part)
+            for output, part in zip(outputs[0], gathered.split(counts)):
+                output.copy_(part.view(output.shape))
 
-        return self._gather_into(opts, gathered, source, outputs[0], spread)
+        return self._gather_into(opts, gathered, source, outputs[0], spread,
+                                 [_bytes(one) for one in outputs[0]])
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         by_input = [[ranks[i] for ranks in outputs] for i in range(len(inputs))]

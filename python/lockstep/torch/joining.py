@@ -9,11 +9,15 @@ from .._library import InputError, c
 USUAL_STALL_TIMEOUT = 120.0
 
 
-def _own_address(store):
-    """The address of this host for the others: that from which it reaches the store."""
+def host_of(store):
+    """Where a store of torch is; None for a file."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
-    host = getattr(store, "host", None)
+    return getattr(store, "host", None)
+
+
+def own_address(host):
+    """The address of this host for the others: that from which it reaches another."""
     if host is None:
         return socket.gethostname()
     try:
@@ -27,14 +31,14 @@ def _own_address(store):
 
 class Place:
     """Where a rank listens, for as long as this object exists, and a secret: what the other ranks
-    need to join it.
+    need to join it. `host` is one that they all reach.
     """
 
-    def __init__(self, store):
+    def __init__(self, host):
         self._listener = (
             socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
             if socket.has_dualstack_ipv6() else socket.create_server(("", 0)))
-        host, port = _own_address(store), self._listener.getsockname()[1]
+        host, port = own_address(host), self._listener.getsockname()[1]
         self.text = json.dumps({"address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
                                 "secret": secrets.token_hex(32)})
 

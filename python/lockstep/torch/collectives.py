@@ -1,0 +1,493 @@
+"""Collectives of tensors by name, with gradients. The functions and arguments are Horovod's."""
+import torch
+
+from .._library import InputError
+from .calls import Op, reduction, terms_of, text_of
+from .compression import Compression
+from .job import global_process_set
+from .negotiation import Call
+
+Average, Sum, Adasum, Min, Max, Product, Samples = Op
+
+
+def _operation(function, average, op):
+    if average is not None:
+        if op is not None:
+            raise InputError(f"[{function}] expected `op` or `average`, got both")
+        op = Average if average else Sum
+    op = Average if op is None else Op(op)
+    if op == Adasum:
+        raise InputError(f"[{function}] expected Average, Sum, Min, Max or Product, got Adasum, "
+                         "which is not here; Average with a smaller learning rate is closest")
+    if op == Samples:
+        raise InputError(f"[{function}] expected Average, Sum, Min, Max or Product, got Samples, "
+                         "which DistributedOptimizer takes")
+    return op
+
+
+def _dense(function, tensors):
+    tensors = [one.detach() if one.requires_grad else one for one in tensors]
+    if not tensors:
+        raise InputError(f"[{function}] expected tensors, got none")
+    device = tensors[0].device
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise InputError(f"[{function}] expected a dense tensor, got {tensor.layout}; use "
+                             "sparse_allreduce_async()")
+        if tensor.device != device:
+            raise InputError(f"[{function}] expected tensors on one device, got {device} and "
+                             f"{tensor.device}")
+    return tensors
+
+
+class Handle:
+    """A call that was started, for poll() and synchronize()."""
+
+    def __init__(self, calls, call):
+        self._calls, self._call = calls, call
+
+    def is_done(self):
+        return self._call.is_done
+
+    def wait(self):
+        return self._calls.wait(self._call)
+
+
+def poll(handle):
+    """Whether synchronize() returns at once."""
+    return handle.is_done()
+
+
+def synchronize(handle):
+    """Waits for a call that was started; returns its result.
+
+    Raises:
+        HorovodInternalError: ranks differ in the call, or a rank was lost.
+    """
+    return handle.wait()
+
+
+def _begin(process_set, call, waits=False, wake=True):
+    """Starts a call, and returns its handle; or with `waits`, makes it, and returns its result."""
+    _, calls = process_set._use(call.kind)
+    if waits:
+        return calls.run(call)
+    return Handle(calls, calls.start(call, wake))
+
+
+def _name(process_set, kind, name):
+    if name is not None:
+        return name
+    return process_set._use(kind)[1].name(kind)
+
+
+def _reduce(function, tensors, in_place, average, name, op, before, after, process_set,
+            waits=False, is_group=False, wake=True):
+    op = _operation(function, average, op)
+    tensors = _dense(function, tensors)
+    if in_place:
+        work = [one if one.is_contiguous() else one.contiguous() for one in tensors]
+    else:
+        work = [one.clone(memory_format=torch.contiguous_format) for one in tensors]
+
+    def finish(_sizes):
+        if in_place:
+            for target, source in zip(tensors, work):
+                if target is not source:
+                    target.copy_(source)
+        results = tensors if in_place else work
+        return list(results) if is_group else results[0]
+
+    return _begin(process_set, reduction(_name(process_set, "allreduce", name), work,
+                                         [int(op), float(before), float(after)], finish),
+                  waits, wake)
+
+
+class _AllReduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, before, after, process_set, is_group, *tensors):
+        ctx.how = None, op, before, after, process_set, is_group
+        results = _reduce("allreduce", tensors, False, None, name, op, before, after, process_set,
+                          True, True)
+        return tuple(results) if is_group else results[0]
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        results = _AllReduce.apply(*ctx.how, *gradients)
+        return *[None] * 6, *(results if ctx.how[-1] else [results])
+
+
+def _all_reduce(function, tensors, average, name, compression, op, before, after, process_set,
+                is_group):
+    op = _operation(function, average, op)
+    compressed = [compression.compress(one) for one in tensors]
+    results = _AllReduce.apply(name, op, before, after, process_set, is_group,
+                               *[one for one, _ in compressed])
+    results = [compression.decompress(one, context) for one, (_, context) in
+               zip(results if is_group else [results], compressed)]
+    return results if is_group else results[0]
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
+              prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """The reduction of a tensor over all ranks: the same bits on all of them.
+
+    Args:
+        tensor: of the same shape and type on all ranks; not changed. May require a gradient, which
+            is reduced in the same way.
+        average: True for Average, False for Sum; or use ``op``.
+        name: by which ranks find the call; by default, the number of calls without a name.
+        compression: the type that travels, of Compression.
+        op: Average (over ranks, the default), Sum, Min, Max, Product.
+        prescale_factor, postscale_factor: by which values are multiplied before and after.
+            Integers are multiplied as float64, and cut.
+        process_set: the ranks.
+
+    Returns:
+        A new tensor.
+
+    Raises:
+        InputError: an argument is invalid.
+        HorovodInternalError: shapes, types or arguments differ between ranks (the job continues),
+            or a rank was lost.
+    """
+    return _all_reduce("allreduce", [tensor], average, name, compression, op, prescale_factor,
+                       postscale_factor, process_set, False)
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+                    postscale_factor=1.0, process_set=global_process_set):
+    """Starts allreduce(), without a gradient; returns a handle."""
+    return _reduce("allreduce_async", [tensor], False, average, name, op, prescale_factor,
+                   postscale_factor, process_set)
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+               postscale_factor=1.0, process_set=global_process_set):
+    """allreduce() in place, without a gradient; returns the tensor."""
+    return _reduce("allreduce_", [tensor], True, average, name, op, prescale_factor,
+                   postscale_factor, process_set, True)
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+                     postscale_factor=1.0, process_set=global_process_set):
+    """Starts allreduce_(); returns a handle."""
+    return _reduce("allreduce_async_", [tensor], True, average, name, op, prescale_factor,
+                   postscale_factor, process_set)
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
+                      prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """allreduce() of several tensors as one call; returns a list."""
+    return _all_reduce("grouped_allreduce", tensors, average, name, compression, op,
+                       prescale_factor, postscale_factor, process_set, True)
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                            postscale_factor=1.0, process_set=global_process_set):
+    """Starts grouped_allreduce(), without gradients; returns a handle."""
+    return _reduce("grouped_allreduce_async", tensors, False, average, name, op, prescale_factor,
+                   postscale_factor, process_set, is_group=True)
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                       postscale_factor=1.0, process_set=global_process_set):
+    """grouped_allreduce() in place, without gradients; returns the tensors."""
+    return _reduce("grouped_allreduce_", tensors, True, average, name, op, prescale_factor,
+                   postscale_factor, process_set, True, True)
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                             postscale_factor=1.0, process_set=global_process_set):
+    """Starts grouped_allreduce_(); returns a handle."""
+    return _reduce("grouped_allreduce_async_", tensors, True, average, name, op, prescale_factor,
+                   postscale_factor, process_set, is_group=True)
+
+
+def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
+    """Starts the sum (or Average) of a tensor of layout ``torch.sparse_coo``, whose indices may
+    differ between ranks; returns a function that waits for it and returns it.
+    """
+    op = _operation("sparse_allreduce_async", None, op)
+    if op not in (Average, Sum):
+        raise InputError(f"[sparse_allreduce_async] expected Average or Sum, got {op.name}")
+    parts = grouped_allgather_async([tensor._indices().t(), tensor._values()],
+                                    f"{name}.sparse", process_set)
+
+    def handle():
+        indices, values = synchronize(parts)
+        if op == Average:
+            values = values / process_set.size()
+        return torch.sparse_coo_tensor(indices.t(), values, tensor.shape,
+                                       check_invariants=True)
+
+    return handle
+
+
+def _gather(function, tensors, name, process_set, waits=False, is_group=False):
+    tensors = [one.contiguous() for one in _dense(function, tensors)]
+    if any(one.dim() == 0 for one in tensors):
+        raise InputError(f"[{function}] expected tensors with rows, got one number")
+    group, _ = process_set._use("allgather")
+    types, shapes, device = terms_of(tensors)
+
+    def start(sizes):
+        results = [group.gather(one, [rows[index] for rows in sizes])
+                   for index, one in enumerate(tensors)]
+        return (results, sizes) if waits else results if is_group else results[0]
+
+    return _begin(process_set, Call(
+        "allgather", _name(process_set, "allgather", name),
+        text_of(types, tuple(shape[1:] for shape in shapes), device), start,
+        [one.shape[0] for one in tensors]), waits)
+
+
+class _AllGather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):
+        results, ctx.rows = _gather("allgather", tensors, name, process_set, True)
+        ctx.process_set = process_set
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        rank = ctx.process_set.rank()
+        averages = _AllReduce.apply(None, Average, 1.0, 1.0, ctx.process_set, True, *gradients)
+        own = [one.narrow(0, sum(rows[index] for rows in ctx.rows[:rank]), ctx.rows[rank][index])
+               for index, one in enumerate(averages)]
+        return None, None, *own
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
+    """The rows of all ranks, in rank order. Their numbers may differ, the other extents may not.
+    The gradient is that of Horovod: the average over ranks.
+    """
+    return _AllGather.apply(name, process_set, tensor)[0]
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Starts allgather(), without a gradient; returns a handle."""
+    return _gather("allgather_async", [tensor], name, process_set)
+
+
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    """allgather() of several tensors as one call; returns a list."""
+    return list(_AllGather.apply(name, process_set, *tensors))
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Starts grouped_allgather(), without gradients; returns a handle."""
+    return _gather("grouped_allgather_async", tensors, name, process_set, is_group=True)
+
+
+def _broadcast(function, tensor, root_rank, name, process_set, in_place, waits=False):
+    target, = _dense(function, [tensor])
+    group, _ = process_set._use("broadcast")
+    if root_rank not in process_set.ranks:
+        raise InputError(f"[{function}] expected a root among ranks {process_set.ranks}, got "
+                         f"{root_rank}")
+    work = (target if in_place and target.is_contiguous() else
+            target.clone(memory_format=torch.contiguous_format))
+
+    def start(_sizes):
+        group.broadcast(work, process_set.ranks.index(root_rank))
+        if in_place and work is not target:
+            target.copy_(work)
+        return tensor if in_place else work
+
+    return _begin(process_set, Call("broadcast", _name(process_set, "broadcast", name),
+                                    text_of(*terms_of([work]), root_rank), start), waits)
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        ctx.how = root_rank, process_set
+        return _broadcast("broadcast", tensor, root_rank, name, process_set, False, True)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        root_rank, process_set = ctx.how
+        average = _AllReduce.apply(None, Average, 1.0, 1.0, process_set, False, gradient)
+        is_root = process_set.ranks[process_set.rank()] == root_rank
+        return average if is_root else torch.zeros_like(average), None, None, None
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """The values of rank ``root_rank`` of the job, as a new tensor. The gradient is that of
+    Horovod: at the root the average over ranks, elsewhere zero.
+    """
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts broadcast(), without a gradient; returns a handle."""
+    return _broadcast("broadcast_async", tensor, root_rank, name, process_set, False)
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """broadcast() in place, without a gradient; returns the tensor."""
+    return _broadcast("broadcast_", tensor, root_rank, name, process_set, True, True)
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts broadcast_(); returns a handle."""
+    return _broadcast("broadcast_async_", tensor, root_rank, name, process_set, True)
+
+
+def _exchange(function, tensor, splits, name, process_set, waits=False):
+    source, = _dense(function, [tensor])
+    group, _ = process_set._use("alltoall")
+    if source.dim() == 0:
+        raise InputError(f"[{function}] expected a tensor with rows, got one number")
+    rows = source.shape[0]
+    if splits is None:
+        if rows % group.size:
+            raise InputError(f"[{function}] expected splits, or a number of rows that is a "
+                             f"multiple of {group.size}, got {rows} rows")
+        parts = [rows // group.size] * group.size
+    else:
+        splits = torch.as_tensor(splits)
+        if splits.is_floating_point() or splits.dim() != 1:
+            raise InputError(f"[{function}] expected splits that are integers, one for each rank, "
+                             f"got {splits.dtype} {tuple(splits.shape)}")
+        parts = splits.tolist()
+        if len(parts) != group.size or min(parts) < 0 or sum(parts) > rows:
+            raise InputError(f"[{function}] expected {group.size} splits that add up to at most "
+                             f"{rows} rows, got {parts}")
+    source = source[:sum(parts)].contiguous()
+    types, (shape,), device = terms_of([source])
+
+    def start(sizes):
+        result, received = group.exchange(source, sizes)
+        if splits is not None:
+            received = received.to(splits.device)
+        return result, received
+
+    return _begin(process_set, Call("alltoall", _name(process_set, "alltoall", name),
+                                    text_of(types, shape[1:], device), start, parts), waits)
+
+
+class _AllToAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):
+        result, received = _exchange("alltoall", tensor, splits, name, process_set, True)
+        ctx.received, ctx.process_set = received, process_set
+        ctx.mark_non_differentiable(received)
+        return result, received
+
+    @staticmethod
+    def backward(ctx, gradient, _received):
+        own, _ = _AllToAll.apply(gradient, ctx.received, None, ctx.process_set)
+        return own, None, None, None
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+    """The rows that the ranks send to this one, in rank order.
+
+    Args:
+        splits: how many rows go to each rank; by default, the same number to all.
+
+    Returns:
+        The rows; with ``splits``, also how many come from each rank.
+    """
+    result, received = _AllToAll.apply(tensor, splits, name, process_set)
+    return result if splits is None else (result, received)
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """Starts alltoall(), without a gradient; returns a handle, whose result has two tensors."""
+    return _exchange("alltoall_async", tensor, splits, name, process_set)
+
+
+def _reduce_parts(function, tensors, name, op, process_set, before, after, waits=False,
+                  is_group=False):
+    op = _operation(function, None, op)
+    work = [one.clone(memory_format=torch.contiguous_format) for one in _dense(function, tensors)]
+    if any(one.dim() == 0 for one in work):
+        raise InputError(f"[{function}] expected tensors with rows, got one number")
+    group, _ = process_set._use("reducescatter")
+
+    def start(_sizes):
+        results = [group.reduce_parts(one, op, before, after) for one in work]
+        return results if is_group else results[0]
+
+    return _begin(process_set, Call(
+        "reducescatter", _name(process_set, "reducescatter", name),
+        text_of(*terms_of(work), int(op), float(before), float(after)), start), waits)
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, process_set, before, after, *tensors):
+        ctx.process_set = process_set
+        ctx.factor = before * after * (process_set.size() if op == Sum else 1)
+        return tuple(_reduce_parts("reducescatter", tensors, name, op, process_set, before, after,
+                                   True, True))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return *[None] * 5, *_AllGather.apply(None, ctx.process_set,
+                                              *[one * ctx.factor for one in gradients])
+
+
+def _reduce_scatter(function, tensors, name, compression, op, process_set, before, after):
+    op = _operation(function, None, op)
+    compressed = [compression.compress(one) for one in tensors]
+    results = _ReduceScatter.apply(name, op, process_set, before, after,
+                                   *[one for one, _ in compressed])
+    return [compression.decompress(one, context)
+            for one, (_, context) in zip(results, compressed)]
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op=Average,
+                  process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+    """This rank's part of allreduce(): as many rows as each other rank has, and one more on the
+    first ranks if the number of rows is no multiple of theirs.
+    """
+    return _reduce_scatter("reducescatter", [tensor], name, compression, op, process_set,
+                           prescale_factor, postscale_factor)[0]
+
+
+def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set,
+                        prescale_factor=1.0, postscale_factor=1.0):
+    """Starts reducescatter(), without a gradient; returns a handle."""
+    return _reduce_parts("reducescatter_async", [tensor], name, op, process_set, prescale_factor,
+                         postscale_factor)
+
+
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,
+                          process_set=global_process_set, prescale_factor=1.0,
+                          postscale_factor=1.0):
+    """reducescatter() of several tensors as one call; returns a list."""
+    return _reduce_scatter("grouped_reducescatter", tensors, name, compression, op, process_set,
+                           prescale_factor, postscale_factor)
+
+
+def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set,
+                                prescale_factor=1.0, postscale_factor=1.0):
+    """Starts grouped_reducescatter(), without gradients; returns a handle."""
+    return _reduce_parts("grouped_reducescatter_async", tensors, name, op, process_set,
+                         prescale_factor, postscale_factor, is_group=True)
+
+
+def join(device=-1):
+    """Says that this rank has no more data. Until all ranks say so, allreduce() of the others goes
+    on, with zeros of this rank (an Average is still over all ranks); other calls fail. For loaders
+    of unequal length DistributedOptimizer with ``op=Samples`` counts right.
+
+    Args:
+        device: not needed; zeros are on the device of the others' tensors.
+
+    Returns:
+        The rank that said so last.
+    """
+    _, calls = global_process_set._use("join")
+    return calls.join()
+
+
+def barrier(process_set=global_process_set):
+    """Returns when all ranks have called it."""
+    group, _ = process_set._use("barrier")
+    _begin(process_set, Call("barrier", _name(process_set, "barrier", None), "[]",
+                             lambda _sizes: group.wait_for_all()), True)

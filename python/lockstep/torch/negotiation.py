@@ -1,0 +1,340 @@
+"""Calls that ranks may start in any order: each rank announces those that it has started, and a
+call is made when all ranks have announced it.
+
+All ranks that have something to announce, or wait for a call, exchange announcements (a cycle).
+From the same announcements every rank derives the same calls in the same order. A rank that has
+joined takes part in all cycles, so that the others can go on without its data; so does one that
+leaves, until all leave.
+"""
+import ctypes
+import json
+import threading
+import time
+
+from .._library import CommunicationError, InputError, c
+
+PAUSE = 0.001  # seconds between cycles in which no call could be made
+GO_ON = ("allreduce", "barrier")  # without a rank that has joined
+MOST_NUMBERS = 1 << 16  # names that are sent as a number from the second time on
+
+
+class HorovodInternalError(RuntimeError):
+    """Ranks differ in a call, or a rank was lost. With the name that Horovod gives it."""
+
+
+class Call:
+    """A call that was started.
+
+    Args:
+        kind: the name of the function, such as "allreduce".
+        name: by which ranks find the same call: unique among those that have not ended.
+        terms: what must be the same on all ranks, as JSON.
+        sizes: numbers that may differ, of which every rank learns those of all.
+        start: is called with the sizes of all ranks, in rank order, when the call is made; returns
+            its result.
+    """
+
+    def __init__(self, kind, name, terms, start, sizes=()):
+        self.kind, self.name = kind, f"{kind}.{name}"
+        self.terms = terms
+        self.sizes = list(sizes)
+        self.start = start
+        self._ended = threading.Lock()  # held until then
+        self._ended.acquire()
+        self._result = self._error = None
+        self.is_done = False
+
+    def end(self, result=None, error=None):
+        self._result, self._error, self.start = result, error, None
+        self.is_done = True
+        self._ended.release()
+
+    def wait(self):
+        self._ended.acquire()
+        self._ended.release()
+        return self.result()
+
+    def result(self):
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Negotiation:
+    """The calls of the ranks of one session.
+
+    Args:
+        make: is called with calls that are ready; ends them.
+        stand_in: returns the call of a rank that has joined, from its kind and terms.
+        stall_seconds: after which a call that other ranks have not started is observed; 0: never.
+        end_seconds: after which it ends the job; 0: never.
+        observe: is called with what happens (timeline.py).
+    """
+
+    def __init__(self, session, rank, size, make, stand_in, stall_seconds, end_seconds, observe):
+        self.rank, self.size = rank, size
+        self._session = session
+        self._make, self._stand_in = make, stand_in
+        self._observe = observe
+        self._stall_seconds, self._end_seconds = stall_seconds, end_seconds
+        self._driver = threading.Lock()  # held by the thread that makes cycles
+        self._changed = threading.Condition()
+        self._new, self._mine = [], {}  # calls to announce; those that have not ended, by name
+        self._announced = {}  # name: {rank: (terms, sizes)}, the same on all ranks
+        self._known, self._numbers = [], {}  # calls that were made before have numbers
+        self._joined, self._leaving = {}, set()  # ranks, in this order
+        self._join = None
+        self._is_leaving = self._is_over = False
+        self._failure = None
+        self._warned = set()
+        self._joins = 0
+        self._unnamed = {}  # numbers of calls without a name since then, by kind
+        self._room = ctypes.create_string_buffer(1 << 16)
+        self._sizes = (ctypes.c_size_t * size)()
+        self._thread = threading.Thread(target=self._run, name="lockstep calls", daemon=True)
+        self._thread.start()
+
+    # What other threads call.
+
+    def start(self, call, wake=True):
+        """Announces the call in the next cycle. With `wake` false, that of a later call."""
+        with self._changed:
+            self._add(call)
+            if wake:
+                self._changed.notify()
+        return call
+
+    def _add(self, call):
+        if self._failure is not None:
+            raise self._failure
+        if self._is_over or self._is_leaving:
+            raise HorovodInternalError(f"[{call.name}] expected a job that was not left, got "
+                                       "shutdown() before")
+        if call.name in self._mine:
+            raise InputError(f"[{call.name}] expected one call of this name at a time, got another "
+                             "before it has ended; give them different names")
+        call.since = time.monotonic()
+        self._mine[call.name] = call
+        self._new.append(call)
+        self._observe("begin", call)
+
+    def name(self, kind):
+        """For a call without a name: that of the same call on other ranks."""
+        number = self._unnamed[kind] = self._unnamed.get(kind, 0) + 1
+        return f"noname.{self._joins}.{number}"
+
+    def wake(self):
+        with self._changed:
+            self._changed.notify()
+
+    def run(self, call):
+        """Makes the call, and returns its result."""
+        # This thread makes the cycles if no other does: waking one takes longer than a small call.
+        if self._driver.acquire(blocking=False):
+            try:
+                with self._changed:
+                    self._add(call)
+                while not call.is_done:
+                    self._cycle()
+            finally:
+                self._driver.release()
+            if self._mine:
+                self.wake()
+        else:
+            self.start(call)
+        return call.wait()
+
+    def wait(self, call):
+        """The result of a call that was started."""
+        if not call.is_done and self._driver.acquire(blocking=False):
+            try:
+                while not call.is_done and self._failure is None:
+                    self._cycle()
+            finally:
+                self._driver.release()
+            if self._mine:
+                self.wake()
+        return call.wait()
+
+    def join(self):
+        """Takes part in the calls of others, with zeros, until all ranks have joined. Returns the
+        last rank that did.
+        """
+        join = Call("join", "", "[]", None)
+        with self._changed:
+            self._add(join)
+            self._join = join
+            self._changed.notify()
+        return join.wait()
+
+    def leave(self):
+        """Returns when all ranks have left. A call of a rank that has not cannot be made."""
+        with self._changed:
+            self._is_leaving = True
+            self._changed.notify()
+        self._thread.join()
+
+    # The thread.
+
+    def _has_work(self):
+        return self._failure is None and (self._mine or self._is_leaving)
+
+    def _run(self):
+        while not self._is_over:
+            with self._changed:
+                while not self._has_work():
+                    if self._failure is not None:
+                        return
+                    self._changed.wait()
+            with self._driver:
+                if self._has_work():
+                    self._cycle()
+
+    def _cycle(self):
+        with self._changed:
+            new, self._new = self._new, []
+        try:
+            self._observe("cycle", None)
+            self._read(self._exchange(self._message(new)))
+            calls = self._ready()
+            if not calls:
+                self._look_at_stalls()
+        except BaseException as error:  # such as KeyboardInterrupt: then ranks no longer agree
+            self._fail(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        if calls:
+            self._observe("made", calls)
+            try:
+                self._make(calls)
+            except BaseException as error:
+                self._fail(error, calls)
+                if not isinstance(error, Exception):
+                    raise
+            self._observe("end", calls)
+        elif not self._is_over:
+            with self._changed:
+                if not self._new:
+                    self._changed.wait(PAUSE)
+
+    def _message(self, new):
+        numbers, others = [], []
+        for call in new:
+            if call is self._join:
+                continue
+            number = self._numbers.get((call.name, call.terms))
+            if number is not None and not call.sizes:
+                numbers.append(number)
+            else:
+                others.append((call.name, call.terms, call.sizes))
+        return json.dumps([numbers, others, self._join in new, self._is_leaving],
+                          separators=(",", ":")).encode()
+
+    def _exchange(self, message):
+        if self.size == 1:
+            return [json.loads(message)]
+        while True:
+            try:
+                c.all_gather_unequal_start(self._session, message, len(message), self._room,
+                                           len(self._room), self._sizes, None)
+                break
+            except InputError:  # the same on all ranks: one has too little room
+                self._room = ctypes.create_string_buffer(max(2 * sum(self._sizes),
+                                                             len(self._room)))
+        messages, at = [], 0
+        whole = memoryview(self._room)
+        for size in self._sizes:
+            messages.append(json.loads(bytes(whole[at:at + size])))
+            at += size
+        return messages
+
+    def _read(self, messages):
+        for rank, (numbers, others, joins, leaves) in enumerate(messages):
+            for number in numbers:
+                name, terms = self._known[number]
+                self._announced.setdefault(name, {})[rank] = terms, []
+            for name, terms, sizes in others:
+                self._announced.setdefault(name, {})[rank] = terms, sizes
+            if joins:
+                self._joined[rank] = None
+            if leaves:
+                self._leaving.add(rank)
+
+    def _ready(self):
+        """The calls that all ranks make now, in the same order."""
+        calls = []
+        for name, ranks in list(self._announced.items()):
+            missing = [rank for rank in range(self.size) if rank not in ranks]
+            gone = [rank for rank in missing if rank in self._leaving]
+            joined = [rank for rank in missing if rank in self._joined]
+            if gone:
+                self._refuse(name, f"all ranks in the call, got shutdown() of rank {gone[0]}")
+            elif joined and name.split(".", 1)[0] not in GO_ON:
+                self._refuse(name, f"all ranks in the call, got join() of rank {joined[0]}: only "
+                                   f"{' and '.join(GO_ON)} go on without a rank")
+            elif all(rank in self._joined for rank in missing):
+                call = self._call(name, ranks)
+                if call is not None:
+                    calls.append(call)
+        if len(self._joined) == self.size:
+            last = list(self._joined)[-1]
+            self._joined.clear()
+            join, self._join = self._join, None
+            del self._mine[join.name]
+            # A rank that joined has made fewer calls without a name than others.
+            self._joins, self._unnamed = self._joins + 1, {}
+            join.end(last)
+        if len(self._leaving) == self.size:
+            self._is_over = True
+        return calls
+
+    def _call(self, name, ranks):
+        first, (terms, _) = min(ranks.items())
+        for rank, (others, _) in ranks.items():
+            if others != terms:
+                self._refuse(name, f"the same call on all ranks, got {terms} on rank {first} and "
+                                   f"{others} on rank {rank}")
+                return None
+        del self._announced[name]
+        call = self._mine.pop(name, None)
+        if call is None:
+            call = self._stand_in(name.split(".", 1)[0], json.loads(terms))
+        call.all_sizes = [ranks[rank][1] if rank in ranks else [] for rank in range(self.size)]
+        if (len(self._known) < MOST_NUMBERS and (name, terms) not in self._numbers
+                and not any(call.all_sizes)):
+            self._numbers[name, terms] = len(self._known)
+            self._known.append((name, terms))
+        return call
+
+    def _refuse(self, name, difference):
+        del self._announced[name]
+        call = self._mine.pop(name, None)
+        if call is not None:
+            call.end(error=HorovodInternalError(f"[{name}] expected {difference}"))
+
+    def _fail(self, error, calls=()):
+        failure = HorovodInternalError(str(error))
+        failure.__cause__ = error
+        with self._changed:
+            self._failure = failure
+            calls, self._mine = [*calls, *self._mine.values()], {}
+            self._changed.notify()
+        for call in calls:
+            if not call.is_done:
+                call.end(error=failure)
+
+    def _look_at_stalls(self):
+        now = time.monotonic()
+        for name, call in list(self._mine.items()):
+            ranks = self._announced.get(name, {})
+            missing = [rank for rank in range(self.size) if rank not in ranks]
+            waited = now - call.since
+            if call is self._join or not missing:
+                continue
+            if self._stall_seconds and waited > self._stall_seconds and name not in self._warned:
+                self._warned.add(name)
+                self._observe("stall", (call, missing, waited))
+            if self._end_seconds and waited > self._end_seconds:
+                raise CommunicationError(f"[{name}] expected all ranks to call it within "
+                                         f"{self._end_seconds:g} s, got none from {missing}")

@@ -1,0 +1,311 @@
+"""Optimizers of PyTorch whose gradients are reduced while the backward pass runs."""
+import contextlib
+import warnings
+
+import torch
+
+from .._library import InputError
+from .calls import Op
+from .collectives import _reduce, allreduce, sparse_allreduce_async, synchronize
+from .compression import Compression
+from .job import global_process_set, in_job
+
+FUSED_BYTES = 4 << 20  # gradients wait for others until there are as many bytes
+
+
+class _DistributedOptimizer:
+    """What DistributedOptimizer() adds to the class of an optimizer."""
+
+    def _distribute(self, named_parameters, compression, backward_passes_per_step, op,
+                    gradient_predivide_factor, groups, sparse_as_dense, process_set):
+        self._compression, self._op, self._sparse_as_dense = compression, op, sparse_as_dense
+        self._process_set = process_set
+        self._before, self._after = 1 / gradient_predivide_factor, gradient_predivide_factor
+        parameters = [one for group in self.param_groups for one in group["params"]]
+        names = _names(parameters, named_parameters)
+        prefix = in_job("DistributedOptimizer").prefix(names.values())
+        self._parameter_names = {one: prefix + name for one, name in names.items()}
+        self._group_name = f"{prefix}{names[parameters[0]]}.group"
+        self.backward_passes_per_step = backward_passes_per_step
+        self._group_of = {one: index for index, members in enumerate(_groups(parameters, groups))
+                          for one in members}
+        self._members = {}
+        for one, index in self._group_of.items():
+            self._members.setdefault(index, []).append(one)
+        self._samples = None
+        self._is_synchronized, self._may_synchronize = False, True
+        self._hooks = {}
+        self._sparse_dims = {}  # of parameters whose gradients are sparse
+        self._forget()
+        if self._is_distributed():
+            for one in parameters:
+                if one.requires_grad:
+                    self._hook(one)
+
+    def _is_distributed(self):
+        return bool(self._process_set.included())
+
+    def _forget(self):
+        """As before a backward pass."""
+        self._handles, self._passes_left = {}, {}
+        self._ready = {index: set() for index in self._members}
+        self._waiting_bytes = 0
+
+    def _hook(self, parameter):
+        self._hooks[parameter] = None
+        parameter.register_post_accumulate_grad_hook(self._on_gradient)
+
+    def set_backward_passes_per_step(self, passes):
+        """The gradients of how many backward passes are added before they are reduced."""
+        self.backward_passes_per_step = passes
+        self._passes_left = {}
+
+    def samples(self, count):
+        """With ``op=Samples``: of how many samples this rank's gradients are the mean. Call it
+        before each step(); before the backward pass if gradients are to be reduced while it runs. A
+        rank without samples gives 0.
+        """
+        if count < 0:
+            raise InputError(f"[samples] expected a number of samples, got {count}")
+        self._samples = count
+
+    # While the backward pass runs.
+
+    def _on_gradient(self, parameter):
+        left = self._passes_left.get(parameter, self.backward_passes_per_step) - 1
+        if left < 0:
+            raise AssertionError(
+                "Gradients were computed more than backward_passes_per_step times before call to "
+                "step(). Increase backward_passes_per_step to accumulate gradients locally.")
+        self._passes_left[parameter] = left
+        if left == 0 and not (self._op == Op.Samples and self._samples is None):
+            self._start(parameter)
+
+    def _start(self, parameter):
+        index = self._group_of.get(parameter)
+        if index is None:
+            self._reduce([parameter], self._parameter_names[parameter])
+            return
+        self._ready[index].add(parameter)
+        members = [one for one in self._members[index] if one.requires_grad or one.grad is not None]
+        if self._ready[index] >= set(members):
+            self._ready[index] = set()
+            self._reduce(members, f"{self._group_name} {index}")
+
+    def _reduce(self, parameters, name):
+        gradients = []
+        for one in parameters:
+            gradient = one.grad
+            if gradient.is_sparse:
+                self._sparse_dims[one] = gradient.sparse_dim()
+                if self._sparse_as_dense:
+                    gradient = gradient.to_dense()
+            if self._op == Op.Samples:
+                if self._samples:
+                    gradient.mul_(self._samples)
+                else:
+                    gradient.zero_()
+            gradients.append(gradient)
+        if gradients[0].is_sparse:
+            self._reduce_sparse(parameters[0], gradients[0], name)
+            return
+        compressed = [self._compression.compress(one) for one in gradients]
+        travel = [one for one, _ in compressed]
+        self._waiting_bytes += sum(one.nbytes for one in travel)
+        is_last = len(self._handles) + len(parameters) >= len(self._hooks)
+        wake = is_last or self._waiting_bytes >= FUSED_BYTES
+        if wake:
+            self._waiting_bytes = 0
+        op = Op.Sum if self._op == Op.Samples else self._op
+        handle = _reduce("DistributedOptimizer", travel, True, None, name, op, self._before,
+                         self._after, self._process_set, is_group=True, wake=wake)
+        for one, (tensor, context) in zip(parameters, compressed):
+            self._handles[one] = handle, tensor, context
+
+    def _reduce_sparse(self, parameter, gradient, name):
+        if self._op not in (Op.Average, Op.Sum, Op.Samples) or self._before != 1:
+            raise InputError(f"[{name}] expected Average, Sum or Samples for a sparse gradient, "
+                             f"without a factor, got {self._op.name}; or use sparse_as_dense")
+        op = Op.Average if self._op == Op.Average else Op.Sum
+        self._handles[parameter] = sparse_allreduce_async(
+            gradient.coalesce(), name, op, self._process_set), None, None
+
+    # Afterwards.
+
+    def synchronize(self):
+        """Waits until all gradients are reduced. Those that the backward pass has not reached are
+        zeros.
+        """
+        if not self._is_distributed():
+            self._is_synchronized = True
+            return
+        if self._op == Op.Samples and self._samples is None:
+            raise InputError("[DistributedOptimizer] expected samples() before step(), for the "
+                             "mean over the samples of all ranks, got no call of it")
+        total = 1
+        if self._op == Op.Samples:
+            total = int(allreduce(torch.tensor(self._samples), op=Op.Sum,
+                                  name=f"samples.{next(iter(self._parameter_names.values()))}",
+                                  process_set=self._process_set))
+        for group in self.param_groups:  # also those that were frozen before
+            for one in group["params"]:
+                if one.requires_grad and one not in self._hooks:
+                    self._hook(one)
+        missing = [one for one in self._hooks if one not in self._handles and one.requires_grad]
+        for one in missing:
+            if one.grad is None:
+                one.grad = torch.zeros_like(one)
+                if one in self._sparse_dims:
+                    one.grad = one.grad.to_sparse(self._sparse_dims[one])
+            if one not in self._ready.get(self._group_of.get(one), ()):
+                self._start(one)
+        for one, (handle, travelled, context) in self._handles.items():
+            if travelled is None:
+                one.grad = handle()
+            else:
+                synchronize(handle)
+                if one.grad.is_sparse:
+                    one.grad = self._compression.decompress(travelled, context).to_sparse(
+                        self._sparse_dims[one])
+                elif travelled is not one.grad:
+                    one.grad.copy_(self._compression.decompress(travelled, context))
+            if total > 1:
+                one.grad.div_(total)
+        self._samples = None
+        self._forget()
+        self._is_synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """In this context step() uses the gradients as they are, for code that calls synchronize()
+        and then changes them:
+
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        """
+        self._may_synchronize = False
+        try:
+            yield
+        finally:
+            self._may_synchronize = True
+
+    def step(self, closure=None):
+        """Waits until all gradients are reduced, and makes the step of the optimizer."""
+        if self._may_synchronize:
+            if self._is_synchronized and self._is_distributed():
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() context after "
+                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
+                    "consider using optimizer.skip_synchronize() context if you use "
+                    "optimizer.synchronize() in your code.", stacklevel=2)
+            self.synchronize()
+        self._is_synchronized = False
+        return super(self.__class__, self).step(closure)
+
+    def zero_grad(self, *arguments, **keywords):
+        """That of the optimizer. Gradients that are being reduced must not be changed."""
+        if self._handles:
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
+                "a race condition.")
+        return super(self.__class__, self).zero_grad(*arguments, **keywords)
+
+    def load_state_dict(self, *arguments, **keywords):
+        """That of the optimizer; forgets gradients that are being reduced."""
+        for handle, travelled, _ in self._handles.values():
+            if travelled is not None:
+                synchronize(handle)
+            else:
+                handle()
+        self._forget()
+        self._is_synchronized = False
+        super(self.__class__, self).load_state_dict(*arguments, **keywords)
+
+
+def _names(parameters, named_parameters):
+    if named_parameters is None:
+        return {one: f"gradient.{index}" for index, one in enumerate(parameters)}
+    named = list(named_parameters)
+    if any(not isinstance(one, tuple) for one in named):
+        raise InputError("[DistributedOptimizer] expected named_parameters of pairs of a name and "
+                         "a parameter, such as model.named_parameters(), got other values")
+    names = [name for name, _ in named]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError("[DistributedOptimizer] expected names of parameters that differ, got "
+                         f"twice: {', '.join(twice)}")
+    by_parameter = {one: name for name, one in named}
+    unnamed = sum(one not in by_parameter for one in parameters)
+    if unnamed:
+        raise InputError("[DistributedOptimizer] expected names for all parameters of the "
+                         f"optimizer, got {unnamed} without; is named_parameters that of the "
+                         "whole model?")
+    return by_parameter
+
+
+def _groups(parameters, groups):
+    """Lists of parameters that are reduced together."""
+    if not groups:
+        return []
+    if isinstance(groups, int):
+        trained = [one for one in parameters if one.requires_grad]
+        count = min(groups, len(trained))
+        return [trained[len(trained) * i // count:len(trained) * (i + 1) // count]
+                for i in range(count)]
+    known = set(parameters)
+    groups = [list(one) for one in groups]
+    for one in (parameter for group in groups for parameter in group):
+        if one not in known:
+            raise InputError("[DistributedOptimizer] expected groups of parameters of the "
+                             "optimizer, got another tensor")
+        known.discard(one)
+    return groups
+
+
+def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
+                         backward_passes_per_step=1, op=Op.Average, gradient_predivide_factor=1.0,
+                         num_groups=0, groups=None, sparse_as_dense=False,
+                         process_set=global_process_set):
+    """Wraps an optimizer of PyTorch: while the backward pass runs, its gradients are reduced over
+    all ranks; step() waits for them.
+
+    Args:
+        optimizer: the optimizer. Returned is one of a class derived from its class, with the same
+            parameters and options; use it in its place.
+        named_parameters: ``model.named_parameters()``, for names in messages.
+        compression: the type in which gradients travel: Compression.none, fp16 or bf16.
+        backward_passes_per_step: how many backward passes add to the gradients before a step.
+        op: Average over ranks, Sum, or Samples: the mean over the samples of all ranks, whose
+            number each rank gives by samples() before step(). With batches of different sizes on
+            the ranks, Average weighs the samples of a small batch more, so that the result depends
+            on the number of ranks.
+        gradient_predivide_factor: divide by it before the sum, and by the rest after it, against
+            overflow. Only with Average.
+        num_groups: how many groups of gradients are each reduced as one. By default those that are
+            ready are reduced together.
+        groups: lists of parameters, in place of ``num_groups``.
+        sparse_as_dense: reduce sparse gradients as dense ones.
+        process_set: the ranks.
+
+    Raises:
+        InputError: an argument is invalid.
+    """
+    op = Op(op)
+    if op not in (Op.Average, Op.Sum, Op.Samples, Op.Min, Op.Max, Op.Product):
+        raise InputError("[DistributedOptimizer] expected Average, Sum or Samples, got Adasum, "
+                         "which is not here; Average with a smaller learning rate is closest")
+    if gradient_predivide_factor != 1 and op != Op.Average:
+        raise InputError("[DistributedOptimizer] expected op=Average for a "
+                         f"gradient_predivide_factor, got {op.name}")
+    kind = type(optimizer.__class__.__name__, (optimizer.__class__,),
+                {name: value for name, value in vars(_DistributedOptimizer).items()
+                 if name not in ("__dict__", "__weakref__")})
+    wrapped = kind.__new__(kind)
+    wrapped.__dict__.update(optimizer.__dict__)
+    wrapped._distribute(named_parameters, compression, backward_passes_per_step, op,
+                        gradient_predivide_factor, groups or num_groups, sparse_as_dense,
+                        process_set)
+    return wrapped

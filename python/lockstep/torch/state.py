@@ -1,0 +1,90 @@
+"""Models, optimizers and objects that all ranks are to have the same of."""
+import io
+
+import torch
+
+from .._library import InputError
+from .collectives import allgather, broadcast, broadcast_async_, synchronize
+from .job import global_process_set
+
+
+def broadcast_parameters(params, root_rank):
+    """Copies parameters of a rank to all others, in place.
+
+    Args:
+        params: ``model.state_dict()``, or a list or an iterator of parameters or of pairs of a name
+            and a parameter.
+        root_rank: the rank.
+    """
+    params = sorted(params.items()) if isinstance(params, dict) else list(params)
+    handles = []
+    for one in params:
+        name, tensor = one if isinstance(one, tuple) else (None, one)
+        if torch.is_tensor(tensor):
+            handles.append(broadcast_async_(tensor, root_rank, name))
+        elif tensor is not None:
+            raise InputError(f"[broadcast_parameters] expected tensors, got {type(tensor)} for "
+                             f"{name}")
+    for handle in handles:
+        synchronize(handle)
+
+
+def broadcast_optimizer_state(optimizer, root_rank, model=None):
+    """Copies the state of an optimizer, such as momentum, and its options, such as the learning
+    rate, of a rank to all others.
+
+    Args:
+        model: not needed.
+
+    Raises:
+        InputError: LBFGS, whose state has no fixed shape.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise InputError("[broadcast_optimizer_state] expected an optimizer other than LBFGS, "
+                         "whose state has no fixed shape")
+    is_root = root_rank == global_process_set.ranks[global_process_set.rank()]
+    state = _copy(optimizer.state_dict() if is_root else None, root_rank, "optimizer",
+                  global_process_set, weights_only=True)
+    if not is_root:
+        optimizer.load_state_dict(state)
+    if not state["state"]:  # as with Horovod, which makes a step without gradients first
+        for one in (one for group in optimizer.param_groups for one in group["params"]):
+            if one.requires_grad and one.grad is None:
+                one.grad = torch.zeros_like(one)
+
+
+def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
+    """A copy of an object of rank ``root_rank``, by pickle; there, the object itself."""
+    return _copy(obj, root_rank, name or "object", process_set, weights_only=False)
+
+
+def _copy(obj, root_rank, name, process_set, weights_only):
+    is_root = root_rank == global_process_set.ranks[global_process_set.rank()]
+    data = _bytes_of(obj) if is_root else None
+    size = broadcast(torch.tensor([data.numel() if is_root else 0]), root_rank, f"{name}.size",
+                     process_set)
+    if data is None:
+        data = torch.empty(int(size), dtype=torch.uint8)
+    data = broadcast(data, root_rank, f"{name}.data", process_set)
+    return obj if is_root else _object_of(data, weights_only)
+
+
+def allgather_object(obj, name=None, process_set=global_process_set):
+    """A list of the objects of all ranks, copied by pickle."""
+    data = _bytes_of(obj)
+    name = name or "object"
+    sizes = allgather(torch.tensor([data.numel()]), f"{name}.sizes", process_set)
+    gathered = allgather(data, f"{name}.data", process_set)
+    return [_object_of(part, weights_only=False) for part in gathered.split(sizes.tolist())]
+
+
+def _bytes_of(obj):
+    file = io.BytesIO()
+    torch.save(obj, file)
+    return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+
+
+def _object_of(data, weights_only):
+    # Objects can be code; they come from a rank that has proved that it knows the job's secret.
+    return torch.load(io.BytesIO(data.numpy().tobytes()), map_location="cpu",
+                      weights_only=weights_only)

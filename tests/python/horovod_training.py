@@ -1,0 +1,309 @@
+"""A rank: optimizers of lockstep.torch, against one process that has all samples."""
+import copy
+
+import lockstep
+import lockstep.torch as hvd
+import torch
+from torch import nn
+from torch.nn import functional
+
+torch.set_num_threads(1)
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+
+
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def samples(count, seed=1):
+    torch.manual_seed(seed)
+    inputs = torch.randn(count, 6)
+    return inputs, inputs[:, :3] ** 2
+
+
+def loss_of(model, inputs, targets):
+    return functional.mse_loss(model(inputs), targets)
+
+
+def part(values, counts):
+    return values[sum(counts[:rank]):sum(counts[:rank + 1])]
+
+
+def assert_equal(model, other, tolerance=1e-6):
+    for (name, one), two in zip(model.named_parameters(), other.parameters()):
+        assert torch.allclose(one, two, tolerance, tolerance), (name, one, two)
+
+
+def train(model, optimizer, batches, before=lambda inputs: None):
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        before(inputs)
+        if len(inputs):
+            loss_of(model, inputs, targets).backward()
+        optimizer.step()
+    return model
+
+
+def batches_of(counts):
+    return [samples(sum(counts), seed) for seed in range(4)]
+
+
+def own(batches, counts):
+    return [[part(one, counts) for one in batch] for batch in batches]
+
+
+def wrapped(model, **options):
+    return hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1, 0.9),
+                                    named_parameters=model.named_parameters(), **options)
+
+
+def alone(counts):
+    model = mlp()
+    return train(model, torch.optim.SGD(model.parameters(), 0.1, 0.9), batches_of(counts))
+
+
+def average_equal_batches():
+    counts = [5] * size
+    for options in ({}, {"num_groups": 2}, {"gradient_predivide_factor": 2.0},
+                    {"groups": None, "op": hvd.Average}):
+        model = mlp()
+        train(model, wrapped(model, **options), own(batches_of(counts), counts))
+        assert_equal(model, alone(counts))
+    model = mlp()
+    groups = [list(model[0].parameters()), list(model[2].parameters())]
+    train(model, wrapped(model, groups=groups), own(batches_of(counts), counts))
+    assert_equal(model, alone(counts))
+    model = mlp()
+    train(model, wrapped(model, compression=hvd.Compression.bf16), own(batches_of(counts), counts))
+    assert_equal(model, alone(counts), 0.05)
+
+
+def weigh_ragged_batches_by_samples():
+    counts = [7, 2, 0, 4][:size]
+    for before_backward in (True, False):
+        model = mlp()
+        optimizer = wrapped(model, op=hvd.Samples)
+        for inputs, targets in own(batches_of(counts), counts):
+            optimizer.zero_grad()
+            if before_backward:
+                optimizer.samples(len(inputs))
+            if len(inputs):
+                loss_of(model, inputs, targets).backward()
+            optimizer.samples(len(inputs))
+            optimizer.step()
+        assert_equal(model, alone(counts))
+    loss_of(model, *samples(2)).backward()
+    refused("expected samples() before step()", optimizer.step)
+    optimizer.samples(2)
+    optimizer.step()
+    model = mlp()
+    train(model, wrapped(model), own(batches_of(counts), counts))  # an average over ranks differs
+    assert not torch.allclose(model[0].weight, alone(counts)[0].weight, 1e-4)
+
+
+def add_gradients_of_several_passes():
+    counts = [4] * size
+    model = mlp()
+    optimizer = wrapped(model, backward_passes_per_step=2)
+    for inputs, targets in own(batches_of(counts), counts):
+        optimizer.zero_grad()
+        for half in (slice(0, 2), slice(2, 4)):
+            (loss_of(model, inputs[half], targets[half]) / 2).backward()
+        optimizer.step()
+    assert_equal(model, alone(counts))
+    for _ in range(2):
+        loss_of(model, *samples(2)).backward()
+    try:
+        loss_of(model, *samples(2)).backward()
+    except AssertionError as error:
+        assert "backward_passes_per_step" in str(error)
+    else:
+        raise AssertionError("a third pass was not refused")
+    optimizer.step()
+
+
+def train_two_networks_in_turns():
+    counts = [3] * size
+    generator, judge = mlp(), nn.Linear(3, 1)
+    hvd.broadcast_parameters(judge.state_dict(), 0)
+    others = copy.deepcopy((generator, judge))
+    inputs = samples(sum(counts))[0]
+
+    def steps(networks, wrap, mine):
+        first, second = (wrap(one) for one in networks)
+        for _ in range(3):
+            for optimizer, sign in ((first, 1), (second, -1)):
+                first.zero_grad(), second.zero_grad()
+                for one, trained in zip(networks, (sign == 1, sign == -1)):
+                    one.requires_grad_(trained)
+                (sign * networks[1](networks[0](mine)).mean()).backward()
+                optimizer.step()
+
+    steps((generator, judge), wrapped, part(inputs, counts))
+    steps(others, lambda model: torch.optim.SGD(model.parameters(), 0.1, 0.9), inputs)
+    assert_equal(generator, others[0])
+    assert_equal(judge, others[1])
+    # Both at once, with the same names of parameters.
+    one, two = nn.Linear(6, 1), nn.Linear(6, 1)
+    first, second = wrapped(one), wrapped(two)
+    (one(inputs) + two(inputs)).sum().backward()
+    first.step(), second.step()
+
+
+def leave_out_parameters():
+    model = nn.ModuleDict({"always": nn.Linear(6, 3), "odd": nn.Linear(3, 3)})
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1),
+                                         named_parameters=model.named_parameters())
+    for step in range(3):
+        hidden = model["always"](samples(3)[0])
+        if (rank + step) % 2:
+            hidden = model["odd"](hidden)
+        optimizer.zero_grad()
+        hidden.sum().backward()
+        optimizer.step()
+    for one in model.parameters():
+        assert torch.equal(one, hvd.broadcast(one.detach(), 0))
+
+
+def share_a_parameter():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(11, 4), nn.Linear(4, 11, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, words):
+            return self.head(self.embed(words))
+
+    torch.manual_seed(0)
+    model, other = (lambda one: (one, copy.deepcopy(one)))(Tied())
+    words = torch.arange(2 * size) % 11
+    for network, optimizer, mine in (
+            (model, wrapped(model), words[2 * rank:2 * rank + 2]),
+            (other, torch.optim.SGD(other.parameters(), 0.1, 0.9), words)):
+        for _ in range(3):
+            optimizer.zero_grad()
+            functional.cross_entropy(network(mine), mine).backward()
+            optimizer.step()
+    assert_equal(model, other)
+
+
+def compute_in_bfloat16():
+    model = mlp()
+    optimizer = wrapped(model)
+    for inputs, targets in own(batches_of([4] * size), [4] * size):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = loss_of(model, inputs, targets)
+        loss.backward()
+        assert model[0].weight.grad.dtype == torch.float32
+        optimizer.step()
+    assert torch.equal(model[0].weight, hvd.broadcast(model[0].weight.detach(), 0))
+
+
+def join_early():
+    model = mlp()
+    optimizer = wrapped(model)
+    for _ in range(2 + rank):
+        optimizer.zero_grad()
+        loss_of(model, *samples(3)).backward()
+        optimizer.step()
+    assert hvd.join() == size - 1
+    hvd.broadcast_parameters(model.state_dict(), size - 1)
+    assert hvd.allreduce(torch.ones(1)).item() == 1  # without a name, also afterwards
+
+
+def keep_sparse_gradients():
+    for as_dense in (False, True):
+        torch.manual_seed(0)
+        table = nn.Embedding(9, 2, sparse=True)
+        other = copy.deepcopy(table)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), 0.5),
+                                             sparse_as_dense=as_dense)
+        plain = torch.optim.SGD(other.parameters(), 0.5)
+        for _ in range(2):
+            for network, one, mine in ((table, optimizer, torch.tensor([rank, 8])),
+                                       (other, plain, torch.tensor([*range(size), *[8] * size]))):
+                one.zero_grad()
+                (network(mine).sum() / (1 if network is table else size)).backward()
+                assert network.weight.grad.is_sparse
+                one.step()
+        assert_equal(table, other)
+
+
+def normalize_over_all_ranks():
+    counts = [3, 1, 5, 2][:size]
+    torch.manual_seed(3)
+    inputs = torch.randn(sum(counts), 4, 2)
+    for momentum in (0.1, None):
+        norm, plain = hvd.SyncBatchNorm(4, momentum=momentum), nn.BatchNorm1d(4, momentum=momentum)
+        mine = part(inputs, counts).clone().requires_grad_()
+        everything = inputs.clone().requires_grad_()
+        for _ in range(2):
+            result, whole = norm(mine), plain(everything)
+        (result * result.detach().cos()).sum().backward()
+        (whole * whole.detach().cos()).sum().backward()
+        assert torch.allclose(result, part(whole, counts), 1e-5, 1e-6)
+        assert torch.allclose(norm.running_mean, plain.running_mean, 1e-5)
+        assert torch.allclose(norm.running_var, plain.running_var, 1e-5)
+        assert torch.allclose(mine.grad, part(everything.grad, counts), 1e-4, 1e-5)
+        norm.eval(), plain.eval()
+        assert torch.allclose(norm(mine), part(plain(everything), counts), 1e-5, 1e-6)
+
+
+def copy_an_optimizer():
+    model = mlp()
+    optimizer = wrapped(model)
+    if rank == 0:
+        optimizer.param_groups[0]["lr"] = 0.25
+        optimizer.state[model[0].weight]["momentum_buffer"] = torch.ones(16, 6)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    assert optimizer.state[model[0].weight]["momentum_buffer"].sum() == 96
+    refused("LBFGS", hvd.broadcast_optimizer_state, torch.optim.LBFGS(model.parameters()), 0)
+
+
+def refused(words, function, *arguments, **keywords):
+    try:
+        function(*arguments, **keywords)
+    except (ValueError, hvd.HorovodInternalError) as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+def refuse_bad_input():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    ones = torch.ones(2)
+    refused("Adasum", hvd.allreduce, ones, op=hvd.Adasum)
+    refused("Adasum", hvd.DistributedOptimizer, optimizer, op=hvd.Adasum)
+    refused("got both", hvd.allreduce, ones, average=True, op=hvd.Sum)
+    refused("Samples", hvd.allreduce, ones, op=hvd.Samples)
+    refused("got twice: w", hvd.DistributedOptimizer, optimizer,
+            named_parameters=[("w", one) for one in model.parameters()])
+    refused("got 3 without", hvd.DistributedOptimizer, optimizer,
+            named_parameters=[("w", model[0].weight)])
+    refused("op=Average for a gradient_predivide_factor", hvd.DistributedOptimizer, optimizer,
+            op=hvd.Sum, gradient_predivide_factor=2.0)
+    refused("a root among", hvd.broadcast, ones, size)
+    refused(f"multiple of {size}", hvd.alltoall, torch.ones(size + 1))
+    refused("one number", hvd.allgather, torch.tensor(1))
+    refused("functions of lockstep.torch", lockstep.barrier)
+    refused("ranks from 0", hvd.add_process_set, [size])
+    refused("that no other set has", hvd.add_process_set, range(size))
+    refused(f'[[{rank + 1 if rank == 0 else 1}]]' if rank == 0 else "[[2]]", hvd.allreduce,
+            torch.ones(rank + 1 if rank < 2 else 1), name="differs")
+    assert hvd.allreduce(ones, name="differs").sum() == 2
+
+
+for use in (average_equal_batches, weigh_ragged_batches_by_samples,
+            add_gradients_of_several_passes, train_two_networks_in_turns, leave_out_parameters,
+            share_a_parameter, compute_in_bfloat16, join_early, keep_sparse_gradients,
+            normalize_over_all_ranks, copy_an_optimizer, refuse_bad_input):
+    use()
+hvd.shutdown()
+print(f"rank {rank} of {size}: all right", flush=True)
