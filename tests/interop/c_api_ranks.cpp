@@ -127,11 +127,11 @@ bool reduces_arrays_together(lockstep_session* session) {
       lockstep_wait(request) != LOCKSTEP_OK)
     return false;
   number = 0;
+  const int ranks_before = ranks * (ranks - 1) / 2;
   for (const std::vector<float>& array : arrays)
     for (const float value : array)
-      if (value != number++ * static_cast<float>(ranks) +
-                       static_cast<float>(ranks * (ranks - 1) / 2))  // exact
-        return false;
+      if (value != number++ * static_cast<float>(ranks) + static_cast<float>(ranks_before))
+        return false;  // exact
   return lockstep_grouped_all_reduce_start(session, pointers.data(), nullptr, 1, LOCKSTEP_FLOAT32,
                                            LOCKSTEP_SUM, 1, 1, nullptr) == LOCKSTEP_INPUT &&
          lockstep_grouped_all_reduce_start(session, nullptr, nullptr, 0, LOCKSTEP_FLOAT32,
