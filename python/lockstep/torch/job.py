@@ -62,6 +62,11 @@ class ProcessSet:
         return (f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, "
                 f"mpi_comm={self.mpi_comm})")
 
+    def become(self, other):
+        """Another object for the same ranks."""
+        self.process_set_id = other.process_set_id
+        self._group, self._calls = other._group, other._calls
+
     def _use(self, function):
         """Its group and its calls."""
         if _job is None:
@@ -81,7 +86,8 @@ class _Job:
 
     def __init__(self, communicator):
         start = number_of("GLOO_TIMEOUT_SECONDS", 0)
-        lockstep.init(communicator=communicator, start_timeout=start or None, quiet=True)
+        lockstep.init(communicator=communicator, start_timeout=start or None, quiet=True,
+                      stall_timeout=number_of("STALL_SHUTDOWN_TIME_SECONDS", 0) or None)
         try:
             self._begin(start or 60.0)
         except BaseException:
@@ -214,12 +220,12 @@ def init(comm=None, process_sets=None):
     Args:
         comm: a communicator of mpi4py, or a list of ranks of the launcher's job (under ``mpirun``,
             with mpi4py): those which call this. By default all.
-        process_sets: a list of sets to be added, the same on all ranks; "dynamic" and None mean
+        process_sets: a list of sets to be added unless they are there; "dynamic" and None mean
             none: add_process_set() adds them at any time.
 
     Raises:
-        InputError: a process set is there already, or the argument is invalid. The ranks are
-            joined all the same.
+        InputError: a process set is there twice, or an argument is invalid. The job, and the sets,
+            are there all the same.
         CommunicationError: the ranks do not find each other.
 
     Collective.
@@ -257,19 +263,20 @@ def _add_all(sets):
                 raise InputError("[init] expected a communicator for the job, got one for a "
                                  "process set only")
             one.ranks = sorted(one.mpi_comm.allgather(world.Get_rank()))
-    mine = [one.ranks for one in sets]
-    everybody = [ranks for lists in _objects(mine) for ranks in lists]
-    known = [one.ranks for one in _job.sets.values()]
-    for index, ranks in enumerate(mine):
-        if ranks in known or ranks in mine[:index]:
+    lists = _objects([one.ranks for one in sets])
+    known = {tuple(one.ranks): one for one in _job.sets.values()}
+    for index in range(max(map(len, lists))):
+        for ranks in (one[index] for one in lists if index < len(one)):
+            if tuple(ranks) not in known:
+                known[tuple(ranks)] = ProcessSet(ranks)
+                _job.add(known[tuple(ranks)])
+    earlier = [global_process_set.ranks]
+    for index, one in enumerate(sets):
+        if one.ranks in earlier:
             raise InputError(f"[init] expected process sets that differ, got entry {index} again: "
-                             f"{sets[index]}")
-    added = []
-    for ranks in everybody:
-        if ranks not in added:
-            added.append(ranks)
-            one = next((one for one in sets if one.ranks == ranks), None) or ProcessSet(ranks)
-            _job.add(one)
+                             f"{one}")
+        earlier.append(one.ranks)
+        one.become(known[tuple(one.ranks)])
 
 
 def _objects(value):

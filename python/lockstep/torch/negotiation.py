@@ -13,6 +13,7 @@ import time
 
 from .._library import CommunicationError, InputError, c
 
+LOOK = 1.0  # seconds after which a thread that waits looks for calls that do not go on
 PAUSE = 0.001  # seconds between cycles in which no call could be made
 GO_ON = ("allreduce", "barrier")  # without a rank that has joined
 MOST_NUMBERS = 1 << 16  # names that are sent as a number from the second time on
@@ -49,10 +50,12 @@ class Call:
         self.is_done = True
         self._ended.release()
 
-    def wait(self):
-        self._ended.acquire()
+    def wait(self, seconds=-1):
+        """Whether the call has ended, at most after so long."""
+        if not self._ended.acquire(timeout=seconds):
+            return False
         self._ended.release()
-        return self.result()
+        return True
 
     def result(self):
         if self._error is not None:
@@ -142,7 +145,12 @@ class Negotiation:
                 self.wake()
         else:
             self.start(call)
-        return call.wait()
+        return self._result_of(call)
+
+    def _result_of(self, call):
+        while not call.wait(LOOK):
+            self._look_at_stalls()
+        return call.result()
 
     def wait(self, call):
         """The result of a call that was started."""
@@ -154,7 +162,7 @@ class Negotiation:
                 self._driver.release()
             if self._mine:
                 self.wake()
-        return call.wait()
+        return self._result_of(call)
 
     def join(self):
         """Takes part in the calls of others, with zeros, until all ranks have joined. Returns the
@@ -165,7 +173,7 @@ class Negotiation:
             self._add(join)
             self._join = join
             self._changed.notify()
-        return join.wait()
+        return self._result_of(join)
 
     def leave(self):
         """Returns when all ranks have left. A call of a rank that has not cannot be made."""
@@ -186,9 +194,14 @@ class Negotiation:
                     if self._failure is not None:
                         return
                     self._changed.wait()
-            with self._driver:
+            if not self._driver.acquire(timeout=LOOK):
+                self._look_at_stalls()
+                continue
+            try:
                 if self._has_work():
                     self._cycle()
+            finally:
+                self._driver.release()
 
     def _cycle(self):
         with self._changed:
@@ -199,6 +212,7 @@ class Negotiation:
             calls = self._ready()
             if not calls:
                 self._look_at_stalls()
+                self._end_stalls()
         except BaseException as error:  # such as KeyboardInterrupt: then ranks no longer agree
             self._fail(error)
             if not isinstance(error, Exception):
@@ -324,17 +338,24 @@ class Negotiation:
             if not call.is_done:
                 call.end(error=failure)
 
-    def _look_at_stalls(self):
+    def _stalled(self, seconds):
+        """Calls that this rank has waited for for longer, and the ranks that may be missing."""
+        if not seconds:
+            return
         now = time.monotonic()
-        for name, call in list(self._mine.items()):
-            ranks = self._announced.get(name, {})
-            missing = [rank for rank in range(self.size) if rank not in ranks]
-            waited = now - call.since
-            if call is self._join or not missing:
-                continue
-            if self._stall_seconds and waited > self._stall_seconds and name not in self._warned:
-                self._warned.add(name)
+        for call in list(self._mine.values()):
+            ranks = dict(self._announced.get(call.name, {}))
+            missing = [rank for rank in range(self.size) if rank not in ranks and rank != self.rank]
+            if call is not self._join and missing and now - call.since > seconds:
+                yield call, missing, now - call.since
+
+    def _look_at_stalls(self):
+        for call, missing, waited in self._stalled(self._stall_seconds):
+            if call.name not in self._warned:
+                self._warned.add(call.name)
                 self._observe("stall", (call, missing, waited))
-            if self._end_seconds and waited > self._end_seconds:
-                raise CommunicationError(f"[{name}] expected all ranks to call it within "
-                                         f"{self._end_seconds:g} s, got none from {missing}")
+
+    def _end_stalls(self):
+        for call, missing, _ in self._stalled(self._end_seconds):
+            raise CommunicationError(f"[{call.name}] expected all ranks to call it within "
+                                     f"{self._end_seconds:g} s, got none from {missing}")

@@ -58,9 +58,11 @@ class Timeline:
         """
         if what == "stall":
             call, missing, seconds = about
-            print(f"lockstep: warning: [{call.name}] expected all ranks to call it within "
-                  f"{seconds:.0f} s, got none from rank{'s' * (len(missing) > 1)} "
-                  f"{', '.join(map(str, missing))}", file=sys.stderr, flush=True)
+            others = ", ".join(map(str, missing))
+            print(f"lockstep: warning: rank {self._rank}: [{call.name}] expected all ranks to call "
+                  f"it within {seconds:.0f} s, got none from "
+                  f"{f'some of ranks {others}' if len(missing) > 1 else f'rank {others}'}",
+                  file=sys.stderr, flush=True)
             return
         if self._file is None:
             return
