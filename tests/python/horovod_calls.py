@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import sys
+import time
 
 import lockstep
 import lockstep.torch as hvd
@@ -42,14 +43,18 @@ def differ_and_continue():
             assert all(word in str(error) for word in words), error
         else:
             raise AssertionError("calls that differ were made")
-    first = hvd.allreduce_async(torch.ones(1), name="once")
-    try:
-        hvd.allreduce_async(torch.ones(1), name="once")
-    except ValueError as error:
-        assert "[allreduce.once] expected one call of this name" in str(error)
-    else:
-        assert hvd.poll(first)  # it was made at once
+    if rank == 0:
+        handle = hvd.allreduce_async(torch.ones(1), name="once")
+        try:
+            hvd.allreduce_async(torch.ones(1), name="once")
+        except ValueError as error:
+            assert "[allreduce.once] expected one call of this name" in str(error)
+        else:
+            raise AssertionError("two calls had one name")
     hvd.barrier()
+    if rank > 0:
+        handle = hvd.allreduce_async(torch.ones(1), name="once")
+    assert hvd.synchronize(handle).item() == 1
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == size
 
 
@@ -153,6 +158,8 @@ if len(sys.argv) > 1:
         if sys.argv[1] == "leaves":
             hvd.shutdown()
             sys.exit()
+        if sys.argv[1] == "late":
+            time.sleep(3)
     model(torch.ones(2)).backward()
     optimizer.step()
     sys.exit()

@@ -23,6 +23,10 @@ SKIPPED = 77  # for ctest
 # Programs that accelerate brings. One more, test_distributed_data_loop.py, needs GPUs: without them
 # it calls different functions on different ranks.
 OF_ACCELERATE = "test_ops", "test_sync", "test_script"
+LAUNCH = [str(BUILD / "apps/lockstep/lockstep"), "launch", "-np"]
+# They expect the product of float16 and 3 in float32, but a sum of float16 is rounded to float16.
+OF_THREE_HALVES = ("test_horovod_allreduce_prescale", "test_horovod_reducescatter_prescale",
+                   "test_horovod_grouped_reducescatter_prescale")
 # They expect the words of Gloo's error, and its name in a log.
 OTHER_THAN_GLOO = {"test_barrier_timeout_full_group", "test_ddp_logging_data_cpu"}
 
@@ -32,9 +36,9 @@ def free_port():
         return unused.getsockname()[1]
 
 
-def run(command, environment=None, seconds=120):
+def run(command, environment=None, seconds=120, folder=None):
     result = subprocess.run(
-        command, capture_output=True, text=True, timeout=seconds,
+        command, capture_output=True, text=True, timeout=seconds, cwd=folder,
         env={**os.environ, "PYTHONPATH": str(SITE), "OMP_NUM_THREADS": "1",
              **(environment or {})})
     return result.returncode, result.stdout + result.stderr
@@ -46,8 +50,8 @@ def torchrun(ranks, program, *arguments, options=()):
 
 
 class Torch(unittest.TestCase):
-    def assert_passes(self, command, environment=None):
-        status, output = run(command, environment)
+    def assert_passes(self, command, environment=None, folder=None):
+        status, output = run(command, environment, folder=folder)
         self.assertEqual(status, 0, output)
         return output
 
@@ -154,9 +158,54 @@ class Torch(unittest.TestCase):
         output = self.assert_passes([PYTHON, str(HERE / "torch_training.py")])
         self.assertIn("rank 0 of 1: DDP", output)
 
+    def test_passes_the_tests_of_horovod(self):
+        """Those in the folder LOCKSTEP_HOROVOD, which has its repository."""
+        folder = os.environ.get("LOCKSTEP_HOROVOD")
+        if not folder:
+            self.skipTest("LOCKSTEP_HOROVOD is not set")
+        tests = pathlib.Path(folder, "test/parallel")
+        starts = [(ranks, [*LAUNCH, str(ranks), "--"]) for ranks in (2, 3, 4)]
+        if MPIRUN:
+            starts += [(ranks, [*MPIRUN[:-1], str(ranks)]) for ranks in (2, 3, 4)]
+        for name in ("torch", "common", "timeline", "process_sets_static",
+                     "process_sets_multi_comm"):
+            for ranks, start in starts:
+                skipped = ["-k", f"not {' and not '.join(OF_THREE_HALVES)}"] if ranks == 3 else []
+                status, output = run([*start, PYTHON, "-m", "pytest", "-q", "--color=no", "-p",
+                                      "no:cacheprovider", *skipped, f"{tests}/test_{name}.py"],
+                                     {"PYTHONPATH": f"{SITE}:{HERE / 'horovod_names'}"}, 300)
+                counts = set(re.findall(r"(\d+ (?:passed|skipped).*) in", output))
+                print(f"test_{name}.py, {ranks} ranks, {start[0].split('/')[-1]}: {counts}")
+                self.assertEqual(status, 0, output[-4000:])
+                self.assertNotRegex(output, r"\d (failed|error)")
+
+    def test_runs_examples_of_horovod(self):
+        folder = os.environ.get("LOCKSTEP_HOROVOD")
+        if not folder:
+            self.skipTest("LOCKSTEP_HOROVOD is not set")
+        with tempfile.TemporaryDirectory() as place:
+            subprocess.run([PYTHON, str(HERE / "images.py"), place], check=True)
+            for name, options, found in (
+                    ("pytorch_mnist", f"--epochs 4 --batch-size 16 --data-dir {place}",
+                     r"Accuracy: (9\d|100)\."),
+                    ("pytorch_synthetic_benchmark", "--model resnet18 --batch-size 2 "
+                     "--num-warmup-batches 1 --num-batches-per-iter 1 --num-iters 2",
+                     r"Total img/sec on 2 CPU\(s\)"),
+                    ("pytorch_imagenet_resnet50", f"--train-dir {place}/train --val-dir "
+                     f"{place}/val --epochs 1 --batch-size 2 --val-batch-size 2",
+                     "Validate Epoch +#1: 100%")):
+                with self.subTest(name):
+                    text = pathlib.Path(folder, f"examples/pytorch/{name}.py").read_text()
+                    text = text.replace("import horovod.torch", "import lockstep.torch")
+                    text = text.replace("import horovod\n", "import lockstep as horovod\n")
+                    program = pathlib.Path(place, f"{name}.py")
+                    program.write_text(text)
+                    self.assertRegex(self.assert_passes(
+                        [*LAUNCH, "2", "--", PYTHON, str(program), "--no-cuda", *options.split()],
+                        {"HOME": place}, place), found)
+
     def test_trains_by_the_names_of_horovod(self):
-        launch = [str(BUILD / "apps/lockstep/lockstep"), "launch", "-np"]
-        starts = [(ranks, [*launch, str(ranks), "--"]) for ranks in (2, 3, 4)]
+        starts = [(ranks, [*LAUNCH, str(ranks), "--"]) for ranks in (2, 3, 4)]
         if MPIRUN:
             starts.append((2, MPIRUN))
         for program in ("horovod_training.py", "horovod_calls.py"):
@@ -167,10 +216,16 @@ class Torch(unittest.TestCase):
                     self.assertEqual(output.count("all right"), ranks, output)
         for ending, found in (("exception", "ValueError: in a hook of rank 1"),
                               ("leaves", r"got shutdown\(\) of rank 1")):
-            status, output = run([*launch, "2", "--", PYTHON, str(HERE / "horovod_calls.py"),
+            status, output = run([*LAUNCH, "2", "--", PYTHON, str(HERE / "horovod_calls.py"),
                                   ending])
             self.assertNotEqual(status, 0)
             self.assertRegex(output, found)
+        output = self.assert_passes(
+            [*LAUNCH, "2", "--", PYTHON, str(HERE / "horovod_calls.py"), "late"],
+            {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_AUTOTUNE": "1"})
+        self.assertRegex(output, r"rank 0: \[allreduce.gradient.\d\] expected all ranks to call it "
+                                 r"within [123] s, got none from rank 1")
+        self.assertIn("are ignored: HOROVOD_AUTOTUNE", output)
 
     def test_the_others_name_a_rank_that_is_lost(self):
         for ending, found in (("killed", "rank 1"), ("stopped", "rank 1, .*stopped"),
