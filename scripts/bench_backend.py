@@ -2,9 +2,11 @@
 
     mpirun -np N python3 bench_backend.py BACKEND STORE [--models] [--pin] BYTES…
 
-BACKEND   gloo or lockstep
+BACKEND   gloo or lockstep; optimizer: the collectives and DistributedOptimizer of lockstep.torch,
+          by the names of Horovod, in place of torch.distributed and DDP
 STORE     where the ranks meet: a file that is not there yet, or tcp://HOST:PORT
---models  also a step of some models under DDP, and without communication
+--models  also a step of some models under DDP, and without communication; for `optimizer`, also
+          sums of 64 tensors as one call, which together have as many bytes
 --pin     each rank on a core of its own
 
 Rank 0 prints a JSON object for each size, the median microseconds of a sum of float32, in place,
@@ -22,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 SECONDS = 0.5  # each size is measured for so long
 STEPS = 30
+GROUPED = (1 << 20, 4 << 20)
 options = {word for word in sys.argv[3:] if word.startswith("--")}
 rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
 if "--pin" in options:
@@ -29,12 +32,16 @@ if "--pin" in options:
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
 torch.set_num_threads(1)
 backend, store = sys.argv[1:3]
-if backend == "lockstep":
-    from lockstep.torch.group import register
-    register()
-distributed.init_process_group(
-    backend, init_method=store if "://" in store else f"file://{store}", rank=rank,
-    world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))
+if backend == "optimizer":
+    import lockstep.torch as horovod
+    horovod.init()
+else:
+    if backend == "lockstep":
+        from lockstep.torch.group import register
+        register()
+    distributed.init_process_group(
+        backend, init_method=store if "://" in store else f"file://{store}", rank=rank,
+        world_size=int(os.environ["OMPI_COMM_WORLD_SIZE"]))
 
 
 def report(**values):
@@ -51,16 +58,25 @@ def times_of(call, count):
     return times
 
 
-def measure_size(size):
-    values = torch.zeros(size // 4)
+def measure_size(size, tensors=1):
+    values = [torch.zeros(size // 4 // tensors) for _ in range(tensors)]
 
     def add():
-        distributed.all_reduce(values)
+        if tensors > 1:
+            horovod.grouped_allreduce_(values, op=horovod.Sum, name="values")
+        elif backend == "optimizer":
+            horovod.allreduce_(values[0], op=horovod.Sum, name="values")
+        else:
+            distributed.all_reduce(values[0])
 
     times_of(add, 3)
     count = torch.tensor([int(SECONDS / times_of(add, 1)[0]) + 3])
-    distributed.broadcast(count, 0)
-    report(bytes=size, microseconds=statistics.median(times_of(add, min(int(count), 500))) * 1e6)
+    if backend == "optimizer":
+        horovod.broadcast_(count, 0)
+    else:
+        distributed.broadcast(count, 0)
+    report(bytes=size, tensors=tensors,
+           microseconds=statistics.median(times_of(add, min(int(count), 500))) * 1e6)
 
 
 class Transformer(torch.nn.Module):
@@ -88,9 +104,11 @@ def models():
 
 def measure_models():
     for name, model, inputs in models():
-        wrapped = DistributedDataParallel(model)
+        wrapped = model if backend == "optimizer" else DistributedDataParallel(model)
         for network, route in ((model, "none"), (wrapped, backend)):
             optimizer = torch.optim.SGD(network.parameters(), 0.01)
+            if route == "optimizer":
+                optimizer = horovod.DistributedOptimizer(optimizer, network.named_parameters())
 
             def step(network=network, optimizer=optimizer, inputs=inputs):
                 optimizer.zero_grad()
@@ -98,7 +116,7 @@ def measure_models():
                 optimizer.step()
 
             times_of(step, 5)
-            distributed.barrier()
+            (horovod if backend == "optimizer" else distributed).barrier()
             report(model=name, milliseconds=statistics.median(times_of(step, STEPS)) * 1e3,
                    route=route)
 
@@ -107,4 +125,8 @@ for size in (int(word) for word in sys.argv[3:] if not word.startswith("--")):
     measure_size(size)
 if "--models" in options:
     measure_models()
-distributed.destroy_process_group()
+    if backend == "optimizer":
+        for size in GROUPED:
+            measure_size(size, 64)
+if backend != "optimizer":
+    distributed.destroy_process_group()

@@ -17,6 +17,8 @@ SIZES = (64, KIB, 64 * KIB, MIB, 64 * MIB)
 BETWEEN_HOSTS = (KIB, MIB, 64 * MIB)
 RANKS = (2, 4, 8)
 BACKENDS = ("lockstep", "gloo")
+HOROVOD = "optimizer"  # see bench_backend.py
+GROUPED = (MIB, 4 * MIB)
 PACKAGE = BUILD / "python"
 
 
@@ -47,24 +49,32 @@ def measure_python(options, result):
     """Sums and steps of PyTorch with the backend "lockstep" and with Gloo."""
     os.environ["PYTHONPATH"] = str(PACKAGE)
     within, between = {ranks: Times() for ranks in RANKS}, Times()
-    models, imports = {}, []
+    models, imports, grouped = {}, [], Times()
     for round_ in range(options.rounds):
         imports.append(import_seconds())
-        for name in BACKENDS:
+        for name in (*BACKENDS, HOROVOD):
             for ranks, times in within.items():
                 with tempfile.TemporaryDirectory() as folder:
                     more = ("--pin", "--models") if ranks == 2 else ()
-                    command = backend(name, pathlib.Path(folder, "store"), *more, *SIZES)
+                    if name == HOROVOD and ranks > 2:
+                        continue
+                    sizes = (*SIZES, 4 * MIB) if name == HOROVOD else SIZES
+                    command = backend(name, pathlib.Path(folder, "store"), *more, *sizes)
                     run = Run(mpirun(ranks, command, []), ALL_CORES).finish()
                     for _, event in run.events:
-                        if "bytes" in event:
+                        if event.get("tensors", 1) > 1:
+                            grouped.add(event["route"], event["bytes"], event["microseconds"])
+                        elif "bytes" in event:
                             times.add(event["route"], event["bytes"], event["microseconds"])
                         else:
                             key = event["model"], event["route"]
                             models.setdefault(key, []).append(event["milliseconds"])
+            if name == HOROVOD:
+                continue
             store = f"tcp://10.77.0.1:{29_500 + round_ * 2 + BACKENDS.index(name)}"
             between.add_run(on_hosts(2, backend(name, store, *BETWEEN_HOSTS), RATE))
     result["python"] = {"within a host": {ranks: times.all for ranks, times in within.items()},
+                        "grouped": grouped.all,
                         "hosts": between.all, "import": imports,
                         "models": {f"{model} {route}": values
                                    for (model, route), values in models.items()}}
@@ -72,10 +82,16 @@ def measure_python(options, result):
         print_sizes(f"{ranks} ranks, {'each on a core' if ranks == 2 else 'on two cores'}", SIZES,
                     times)
     print_sizes(f"2 hosts with a link of {RATE}", BETWEEN_HOSTS, between)
+    print("\nlockstep.torch by the names of Horovod, 2 ranks, microseconds:")
+    one = within[2]
+    table(["bytes", "one tensor", "64 tensors"], [[
+        size_name(size), micro(one.median(HOROVOD, size)),
+        micro(grouped.median(HOROVOD, size)) if size in GROUPED else ""]
+        for size in sorted({*SIZES, *GROUPED})])
     print("\na step of DDP, 2 ranks, milliseconds:")
     medians = {key: statistics.median(values) for key, values in models.items()}
-    table(["model", "lockstep", "Gloo", "no communication", "Gloo / lockstep"], [[
-        model, f"{(own := medians[model, 'lockstep']):.2f}",
+    table(["model", "lockstep", "optimizer", "Gloo", "no communication", "Gloo / lockstep"], [[
+        model, f"{(own := medians[model, 'lockstep']):.2f}", f"{medians[model, HOROVOD]:.2f}",
         f"{(gloo := medians[model, 'gloo']):.2f}", f"{medians[model, 'none']:.2f}",
         f"{gloo / own:.2f} x"] for model in dict.fromkeys(model for model, _ in medians)])
     print(f"\nimport lockstep: {statistics.median(imports):.3f} s")

@@ -139,6 +139,33 @@ def write_a_timeline():
         assert phases == ["B", "E", "B", "E"]
 
 
+def join_others():
+    own = torch.full((2,), 2.0 + rank)
+    if rank > 0:
+        for op, wanted in ((hvd.Min, 3), (hvd.Max, size + 1), (hvd.Sum, None)):
+            result = hvd.allreduce(own, op=op)
+            assert wanted in (None, result[0].item()), (op, result)
+        try:
+            hvd.allgather(own)
+        except hvd.HorovodInternalError as error:
+            assert "got join() of rank 0" in str(error)
+        else:
+            raise AssertionError("rows of a rank that has joined were gathered")
+    assert hvd.join() > 0 or size == 1
+
+
+def keep_kinds_of_numbers():
+    numbers = torch.tensor([1 + 2j, 3 - 1j])
+    assert torch.equal(hvd.allreduce(numbers), numbers)
+    assert torch.equal(hvd.allreduce(numbers.conj()), numbers.conj().resolve_conj())
+    assert torch.equal(hvd.allgather(torch._neg_view(own := torch.ones(1))), -torch.ones(size))
+    with torch.inference_mode():
+        assert hvd.synchronize(hvd.allreduce_async(torch.tensor([rank] * 2), op=hvd.Average)
+                               ).tolist() == [(size - 1) // 2] * 2
+    weight = torch.nn.Parameter(own)
+    assert hvd.allreduce_(weight) is weight
+
+
 def copy_objects():
     assert hvd.broadcast_object({"rank": rank}, 1) == {"rank": 1}
     assert hvd.allgather_object([rank] * rank) == [[each] * each for each in range(size)]
@@ -147,6 +174,7 @@ def copy_objects():
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 if len(sys.argv) > 1:
+    hvd.add_process_set([0, 1])  # beside the set of all
     model = torch.nn.Linear(2, 1)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1))
     if rank == 1:
@@ -164,7 +192,7 @@ if len(sys.argv) > 1:
     optimizer.step()
     sys.exit()
 for use in (start_in_any_order, differ_and_continue, reduce_many_types, exchange, use_process_sets,
-            write_a_timeline, copy_objects):
+            write_a_timeline, join_others, keep_kinds_of_numbers, copy_objects):
     use()
 hvd.shutdown()
 if not hvd.mpi_enabled():

@@ -3,6 +3,7 @@ import copy
 
 import lockstep
 import lockstep.torch as hvd
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional
@@ -97,6 +98,11 @@ def weigh_ragged_batches_by_samples():
     loss_of(model, *samples(2)).backward()
     refused("expected samples() before step()", optimizer.step)
     optimizer.samples(2)
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.samples(4)
+    loss_of(model, *samples(2)).backward()
+    refused("expected 4 again", optimizer.samples, 2)
     optimizer.step()
     model = mlp()
     train(model, wrapped(model), own(batches_of(counts), counts))  # an average over ranks differs
@@ -254,6 +260,108 @@ def normalize_over_all_ranks():
         assert torch.allclose(norm(mine), part(plain(everything), counts), 1e-5, 1e-6)
 
 
+    half = hvd.SyncBatchNorm(4).to(torch.float32)(inputs[:2].to(torch.bfloat16))
+    assert half.dtype == torch.bfloat16
+    mine.grad = None
+    gradient, = torch.autograd.grad(norm.train()(mine).pow(3).sum(), mine, create_graph=True)
+    try:
+        gradient.sum().backward()
+    except RuntimeError:  # a second derivative is refused
+        pass
+    else:
+        raise AssertionError("a second derivative was wrong")
+    copy.deepcopy(norm)
+
+
+def stay_alike_in_unusual_steps():
+    """Each function changes a model on all ranks; then their weights are the same."""
+    def step(model, optimizer, *arguments):
+        optimizer.zero_grad()
+        loss_of(model, *samples(3, rank)).backward()
+        optimizer.step(*arguments)
+
+    def schedule(model):
+        base = torch.optim.SGD(model.parameters(), 0.1)
+        before = torch.optim.lr_scheduler.StepLR(base, 1, 0.5)
+        optimizer = hvd.DistributedOptimizer(base, model.named_parameters())
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        for _ in range(2):
+            step(model, optimizer)
+            before.step()
+        assert optimizer.param_groups[0]["lr"] == 0.025
+
+    def freeze(model):
+        optimizer = wrapped(model, num_groups=1)
+        step(model, optimizer)
+        model[0].weight.requires_grad_(False)
+        step(model, optimizer)
+        model[0].weight.requires_grad_(True)
+        step(model, optimizer)
+
+    def take_a_closure(model):
+        optimizer = wrapped(model)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = loss_of(model, *samples(3, rank))
+            loss.backward()
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+
+    def hook_the_step(model):
+        calls = []
+        optimizer = wrapped(model)
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.register_step_post_hook(lambda *_: calls.append(None))
+        step(model, optimizer)
+        assert len(calls) == 1
+
+    def add_parameters(model):
+        first, last = model[0].parameters(), model[2].parameters()
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(first, 0.1))
+        optimizer.add_param_group({"params": list(last)})
+        step(model, optimizer)
+        step(model, optimizer)
+
+    def wrap_again(model):
+        optimizer = wrapped(model)
+        step(model, optimizer)
+        del optimizer
+        step(model, wrapped(model))
+
+    def recover(model):
+        optimizer = wrapped(model)
+        loss_of(model, *samples(3, rank)).backward()
+        weight = model[0].weight
+        weight.grad = torch.zeros_like(weight)
+        try:
+            hvd.allreduce(torch.ones(1 + rank), name="differs")
+        except hvd.HorovodInternalError:
+            pass
+        optimizer.load_state_dict(optimizer.state_dict())
+        step(model, optimizer)
+
+    for function in (schedule, freeze, take_a_closure, hook_the_step, add_parameters, wrap_again,
+                     recover):
+        model = mlp()
+        start = copy.deepcopy(model)
+        function(model)
+        for one, first in zip(model.parameters(), start.parameters()):
+            assert torch.equal(one, hvd.broadcast(one.detach(), 0)), function.__name__
+            assert not torch.equal(one, first), function.__name__
+    torch.manual_seed(0)
+    table, layer = nn.Embedding(5, 3, sparse=True), nn.Linear(3, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([*table.parameters(),
+                                                          *layer.parameters()], 0.1), num_groups=1)
+    layer(table(torch.tensor([rank]))).sum().backward()
+    optimizer.step()
+    for one in (table.weight, layer.weight):
+        assert torch.equal(one, hvd.broadcast(one.detach(), 0))
+
+
 def copy_an_optimizer():
     model = mlp()
     optimizer = wrapped(model)
@@ -263,6 +371,12 @@ def copy_an_optimizer():
     hvd.broadcast_optimizer_state(optimizer, 0)
     assert optimizer.param_groups[0]["lr"] == 0.25
     assert optimizer.state[model[0].weight]["momentum_buffer"].sum() == 96
+    half = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
+    optimizer = torch.optim.SGD([half], numpy.float64(0.5) if rank == 0 else 0.1, 0.9)
+    optimizer.state[half]["momentum_buffer"] = torch.full((2,), 1.001 + rank)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert optimizer.state[half]["momentum_buffer"][0] == torch.tensor(1.001)
+    assert optimizer.param_groups[0]["lr"] == 0.5
     refused("LBFGS", hvd.broadcast_optimizer_state, torch.optim.LBFGS(model.parameters()), 0)
 
 
@@ -294,6 +408,11 @@ def refuse_bad_input():
     refused("one number", hvd.allgather, torch.tensor(1))
     refused("functions of lockstep.torch", lockstep.barrier)
     refused("ranks from 0", hvd.add_process_set, [size])
+    refused("elements are apart in memory", hvd.allreduce_, torch.ones(1).expand(3))
+    refused("defined for, got torch.uint16", hvd.allreduce, torch.ones(2, dtype=torch.uint16))
+    refused("fp16, whose range", hvd.DistributedOptimizer, optimizer, op=hvd.Samples,
+            compression=hvd.Compression.fp16)
+    refused("on rank 0 that cannot", hvd.broadcast_object, lambda: 1)
     refused("that no other set has", hvd.add_process_set, range(size))
     refused(f'[[{rank + 1 if rank == 0 else 1}]]' if rank == 0 else "[[2]]", hvd.allreduce,
             torch.ones(rank + 1 if rank < 2 else 1), name="differs")
@@ -302,8 +421,8 @@ def refuse_bad_input():
 
 for use in (average_equal_batches, weigh_ragged_batches_by_samples,
             add_gradients_of_several_passes, train_two_networks_in_turns, leave_out_parameters,
-            share_a_parameter, compute_in_bfloat16, join_early, keep_sparse_gradients,
-            normalize_over_all_ranks, copy_an_optimizer, refuse_bad_input):
+            stay_alike_in_unusual_steps, share_a_parameter, compute_in_bfloat16, join_early,
+            keep_sparse_gradients, normalize_over_all_ranks, copy_an_optimizer, refuse_bad_input):
     use()
 hvd.shutdown()
 print(f"rank {rank} of {size}: all right", flush=True)

@@ -208,7 +208,11 @@ class Torch(unittest.TestCase):
         starts = [(ranks, [*LAUNCH, str(ranks), "--"]) for ranks in (2, 3, 4)]
         if MPIRUN:
             starts.append((2, MPIRUN))
-        for program in ("horovod_training.py", "horovod_calls.py"):
+        for program in ("horovod_training.py", "horovod_calls.py", "keras_training.py"):
+            if "keras" in program and subprocess.run([PYTHON, "-c", "import keras"],
+                                                     capture_output=True).returncode != 0:
+                print(f"{PYTHON} has no keras")
+                continue
             for ranks, start in starts:
                 with self.subTest(program, start=start), tempfile.TemporaryDirectory() as place:
                     output = self.assert_passes([*start, PYTHON, str(HERE / program)],
@@ -216,15 +220,15 @@ class Torch(unittest.TestCase):
                     self.assertEqual(output.count("all right"), ranks, output)
         for ending, found in (("exception", "ValueError: in a hook of rank 1"),
                               ("leaves", r"got shutdown\(\) of rank 1")):
-            status, output = run([*LAUNCH, "2", "--", PYTHON, str(HERE / "horovod_calls.py"),
+            status, output = run([*LAUNCH, "3", "--", PYTHON, str(HERE / "horovod_calls.py"),
                                   ending])
             self.assertNotEqual(status, 0)
             self.assertRegex(output, found)
         output = self.assert_passes(
-            [*LAUNCH, "2", "--", PYTHON, str(HERE / "horovod_calls.py"), "late"],
+            [*LAUNCH, "3", "--", PYTHON, str(HERE / "horovod_calls.py"), "late"],
             {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_AUTOTUNE": "1"})
         self.assertRegex(output, r"rank 0: \[allreduce.gradient.\d\] expected all ranks to call it "
-                                 r"within [123] s, got none from rank 1")
+                                 r"within [123] s, got none from (some of ranks 1, 2|rank 1)")
         self.assertIn("are ignored: HOROVOD_AUTOTUNE", output)
 
     def test_the_others_name_a_rank_that_is_lost(self):

@@ -107,7 +107,7 @@ class LockstepBackend(_base()):
         elif rank == 0:
             place = Place(host_of(store))
             store.set(key, place.text)
-            self._enter(join(place.text, rank, size, self._timeout, place.listener()))
+            self._enter(join(place.text, rank, size, self._timeout, place))
             try:
                 store.delete_key(key)  # all have read it; the next group may have the same store
             except RuntimeError:  # not in this store
@@ -206,7 +206,7 @@ class LockstepBackend(_base()):
         self._rank, self._size = handles.index(self._place.text), len(handles)
         self._enter(join(handles[0], self._rank, self._size,
                          opts.timeout.total_seconds() if opts.timeout else self._timeout,
-                         self._place.listener() if self._rank == 0 else -1, str(opts.uuid)))
+                         self._place if self._rank == 0 else None, str(opts.uuid)))
         return DoneWork([])
 
     def split(self, store, ranks, opts):

@@ -4,6 +4,9 @@ import os
 import torch
 import torch.distributed as dist
 
+__all__ = ["ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built",
+           "mpi_enabled", "mpi_threads_supported", "nccl_built", "rocm_built"]
+
 
 def mpi_threads_supported():
     """False: calls of a thread beside that of the program are made one at a time."""

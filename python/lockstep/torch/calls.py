@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import (
     ReduceScatterOptions,
 )
 
-from .._library import OPS, InputError, c
+from .._library import OPS, CommunicationError, c
 from .backend import NATIVE
 from .negotiation import Call
 
@@ -58,6 +58,18 @@ def text_of(types, shapes, device, *others):
     """terms_of(), and others, as text."""
     return json.dumps([[str(one).removeprefix("torch.") for one in types], shapes, device.type,
                        *others])
+
+
+def neutral(shape, kind, device, op):
+    """Numbers with which a reduction is that of the others."""
+    if op in (Op.Min, Op.Max) and kind != torch.bool:
+        range_ = (torch.finfo if kind.is_floating_point else torch.iinfo)(kind)
+        value = range_.max if op == Op.Min else range_.min
+        if kind.is_floating_point:
+            value = math.copysign(math.inf, value)
+    else:
+        value = op in (Op.Product, Op.Min)
+    return torch.full(shape, value, dtype=kind, device=device)
 
 
 def reduction(name, tensors, how, finish):
@@ -122,17 +134,21 @@ class Group:
             self._reduce_in_parts(tensors, op, before, after)
         for call in calls:
             try:
-                call.end(call.start(call.all_sizes))
-            except InputError as error:
+                result = call.start(call.all_sizes)
+            except CommunicationError:
+                raise
+            except Exception as error:
                 call.end(error=error)
+            else:
+                call.end(result)
 
     def stand_in(self, kind, terms):
         """The call of a rank that has joined."""
         if kind != "allreduce":
             return Call(kind, "", terms, lambda _sizes: self.wait_for_all())
         types, shapes, device, *how = terms
-        tensors = [torch.zeros(shape, dtype=getattr(torch, types[index % len(types)]),
-                               device=device) for index, shape in enumerate(shapes)]
+        tensors = [neutral(shape, getattr(torch, types[index % len(types)]), device, how[0])
+                   for index, shape in enumerate(shapes)]
         return reduction("", tensors, how, lambda _sizes: None)
 
     def _reduce_in_parts(self, tensors, op, before, after):
@@ -178,10 +194,11 @@ class Group:
     def _scale(tensor, factor):
         if factor == 1:
             return
-        if tensor.is_floating_point():
-            tensor.mul_(factor)
-        else:
-            tensor.copy_(tensor.double().mul_(factor))  # towards zero
+        with torch.inference_mode():  # tensors of this mode may be changed in it only
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor.mul_(factor)
+            else:
+                tensor.copy_(tensor.double().mul_(factor))  # towards zero
 
     def gather(self, tensor, rows):
         """The rows of all ranks, of which rank i has rows[i]."""

@@ -2,12 +2,22 @@
 import torch
 
 from .._library import InputError
+from .backend import COMPLEX, NATIVE, WIDENED
 from .calls import Op, reduction, terms_of, text_of
 from .compression import Compression
 from .job import global_process_set
 from .negotiation import Call
 
+__all__ = ["Adasum", "Average", "Max", "Min", "Product", "Samples", "Sum", "allgather",
+           "allgather_async", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_",
+           "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async",
+           "broadcast_async_", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce",
+           "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_",
+           "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll", "reducescatter",
+           "reducescatter_async", "sparse_allreduce_async", "synchronize"]
+
 Average, Sum, Adasum, Min, Max, Product, Samples = Op
+REDUCED = {*NATIVE, *WIDENED, *COMPLEX, torch.bool}
 
 
 def _operation(function, average, op):
@@ -25,7 +35,12 @@ def _operation(function, average, op):
     return op
 
 
-def _dense(function, tensors):
+def _plain(tensor):
+    """The tensor, or a copy, with its elements one after another in memory."""
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _dense(function, tensors, in_place=False):
     tensors = [one.detach() if one.requires_grad else one for one in tensors]
     if not tensors:
         raise InputError(f"[{function}] expected tensors, got none")
@@ -34,6 +49,10 @@ def _dense(function, tensors):
         if tensor.layout != torch.strided:
             raise InputError(f"[{function}] expected a dense tensor, got {tensor.layout}; use "
                              "sparse_allreduce_async()")
+        if in_place and torch._debug_has_internal_overlap(tensor) == 1:
+            raise InputError(f"[{function}] expected a tensor whose elements are apart in memory, "
+                             f"got one of shape {tuple(tensor.shape)} and strides "
+                             f"{tensor.stride()}")
         if tensor.device != device:
             raise InputError(f"[{function}] expected tensors on one device, got {device} and "
                              f"{tensor.device}")
@@ -84,19 +103,25 @@ def _name(process_set, kind, name):
 def _reduce(function, tensors, in_place, average, name, op, before, after, process_set,
             waits=False, is_group=False, wake=True):
     op = _operation(function, average, op)
-    tensors = _dense(function, tensors)
-    if in_place:
-        work = [one if one.is_contiguous() else one.contiguous() for one in tensors]
-    else:
-        work = [one.clone(memory_format=torch.contiguous_format) for one in tensors]
+    given = list(tensors)
+    tensors = _dense(function, given, in_place)
+    for kind in {one.dtype for one in tensors}:
+        if kind not in REDUCED or (kind.is_complex and op not in (Average, Sum)):
+            raise InputError(f"[{function}] expected a type that {op.name} is defined for, got "
+                             f"{kind}")
+    work = [_plain(one) for one in tensors]
+    if not in_place:
+        work = [one.clone() if one.data_ptr() == source.data_ptr() else one
+                for one, source in zip(work, tensors)]
 
     def finish(_sizes):
         if in_place:
-            for target, source in zip(tensors, work):
-                if target is not source:
-                    target.copy_(source)
-        results = tensors if in_place else work
-        return list(results) if is_group else results[0]
+            with torch.inference_mode():
+                for target, source in zip(tensors, work):
+                    if target is not source:
+                        target.copy_(source)
+        results = given if in_place else work
+        return results if is_group else results[0]
 
     return _begin(process_set, reduction(_name(process_set, "allreduce", name), work,
                                          [int(op), float(before), float(after)], finish),
@@ -225,7 +250,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 
 
 def _gather(function, tensors, name, process_set, waits=False, is_group=False):
-    tensors = [one.contiguous() for one in _dense(function, tensors)]
+    tensors = [_plain(one) for one in _dense(function, tensors)]
     if any(one.dim() == 0 for one in tensors):
         raise InputError(f"[{function}] expected tensors with rows, got one number")
     group, _ = process_set._use("allgather")
@@ -281,18 +306,21 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 
 
 def _broadcast(function, tensor, root_rank, name, process_set, in_place, waits=False):
-    target, = _dense(function, [tensor])
+    target, = _dense(function, [tensor], in_place)
     group, _ = process_set._use("broadcast")
+    root_rank = int(root_rank)
     if root_rank not in process_set.ranks:
         raise InputError(f"[{function}] expected a root among ranks {process_set.ranks}, got "
                          f"{root_rank}")
-    work = (target if in_place and target.is_contiguous() else
-            target.clone(memory_format=torch.contiguous_format))
+    work = _plain(target)
+    if not in_place:
+        work = work.clone()
 
     def start(_sizes):
         group.broadcast(work, process_set.ranks.index(root_rank))
         if in_place and work is not target:
-            target.copy_(work)
+            with torch.inference_mode():
+                target.copy_(work)
         return tensor if in_place else work
 
     return _begin(process_set, Call("broadcast", _name(process_set, "broadcast", name),
@@ -355,7 +383,7 @@ def _exchange(function, tensor, splits, name, process_set, waits=False):
         if len(parts) != group.size or min(parts) < 0 or sum(parts) > rows:
             raise InputError(f"[{function}] expected {group.size} splits that add up to at most "
                              f"{rows} rows, got {parts}")
-    source = source[:sum(parts)].contiguous()
+    source = _plain(source[:sum(parts)])
     types, (shape,), device = terms_of([source])
 
     def start(sizes):
@@ -372,14 +400,15 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
         result, received = _exchange("alltoall", tensor, splits, name, process_set, True)
-        ctx.received, ctx.process_set = received, process_set
+        ctx.received, ctx.process_set, ctx.rows = received, process_set, tensor.shape[0]
         ctx.mark_non_differentiable(received)
         return result, received
 
     @staticmethod
     def backward(ctx, gradient, _received):
         own, _ = _AllToAll.apply(gradient, ctx.received, None, ctx.process_set)
-        return own, None, None, None
+        rest = own.new_zeros((ctx.rows - own.shape[0], *own.shape[1:]))  # rows that nobody got
+        return torch.cat([own, rest]), None, None, None
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
@@ -403,7 +432,7 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
 def _reduce_parts(function, tensors, name, op, process_set, before, after, waits=False,
                   is_group=False):
     op = _operation(function, None, op)
-    work = [one.clone(memory_format=torch.contiguous_format) for one in _dense(function, tensors)]
+    work = [_plain(one).clone() for one in _dense(function, tensors)]
     if any(one.dim() == 0 for one in work):
         raise InputError(f"[{function}] expected tensors with rows, got one number")
     group, _ = process_set._use("reducescatter")

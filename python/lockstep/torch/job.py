@@ -3,6 +3,7 @@ import atexit
 import ctypes
 import datetime
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -13,10 +14,15 @@ from .. import _session
 from .._library import InputError, c
 from .backend import LockstepBackend
 from .calls import FUSED_BYTES, Group
-from .joining import Place, join, own_address
+from .joining import USUAL_STALL_TIMEOUT, Place, join, own_address
 from .negotiation import Call, Negotiation
 from .timeline import Timeline
 from .variables import name_ignored_variables, number_of
+
+__all__ = ["HostsUpdatedInterrupt", "ProcessSet", "add_process_set", "cross_rank", "cross_size",
+           "global_process_set", "init", "is_homogeneous", "is_initialized", "local_rank",
+           "local_size", "rank", "remove_process_set", "shutdown", "size", "start_timeline",
+           "stop_timeline"]
 
 _PLACE_BYTES = 4096
 
@@ -58,6 +64,13 @@ class ProcessSet:
         """Whether this rank is in it; None before it is added."""
         return None if self.process_set_id is None else rank() in self.ranks
 
+    def __reduce__(self):
+        # A model that has it is copied, not its connections.
+        return (_set_of, (self.ranks if self.process_set_id != 0 else None,))
+
+    def __deepcopy__(self, _memory):
+        return self
+
     def __str__(self):
         return (f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, "
                 f"mpi_comm={self.mpi_comm})")
@@ -77,6 +90,10 @@ class ProcessSet:
         return self._group, self._calls
 
 
+def _set_of(ranks):
+    return global_process_set if ranks is None else ProcessSet(ranks)
+
+
 global_process_set = ProcessSet([])
 _job = None
 
@@ -86,8 +103,13 @@ class _Job:
 
     def __init__(self, communicator):
         start = number_of("GLOO_TIMEOUT_SECONDS", 0)
+        self._stall = number_of("STALL_CHECK_TIME_SECONDS", 60)
+        self._end = number_of("STALL_SHUTDOWN_TIME_SECONDS", 0)
+        self._stall_timeout = self._end or USUAL_STALL_TIMEOUT
+        if number_of("STALL_CHECK_DISABLE", 0):
+            self._stall = self._end = self._stall_timeout = 0
         lockstep.init(communicator=communicator, start_timeout=start or None, quiet=True,
-                      stall_timeout=number_of("STALL_SHUTDOWN_TIME_SECONDS", 0) or None)
+                      stall_timeout=self._stall_timeout)
         try:
             self._begin(start or 60.0)
         except BaseException:
@@ -117,19 +139,20 @@ class _Job:
             name_ignored_variables()
             path = os.environ.get("HOROVOD_TIMELINE", "DYNAMIC")
             if path != "DYNAMIC":
-                self.timeline.start(path, number_of("TIMELINE_MARK_CYCLES", 0) != 0)
+                try:
+                    self.timeline.start(path, number_of("TIMELINE_MARK_CYCLES", 0) != 0)
+                except OSError as error:
+                    print(f"lockstep: warning: [HOROVOD_TIMELINE] expected a file, got {error}",
+                          file=sys.stderr, flush=True)
 
     def _open(self, process_set, session, rank, size):
         backend = LockstepBackend(None, rank, size, datetime.timedelta(seconds=self._timeout),
                                   session=session)
         process_set._group = Group(backend, session, self._gpu_backend(process_set),
                                    int(number_of("FUSION_THRESHOLD", FUSED_BYTES)))
-        stall = number_of("STALL_CHECK_TIME_SECONDS", 60)
-        if number_of("STALL_CHECK_DISABLE", 0):
-            stall = 0
         process_set._calls = Negotiation(
-            session, rank, size, process_set._group.make, process_set._group.stand_in, stall,
-            number_of("STALL_SHUTDOWN_TIME_SECONDS", 0), self.timeline.observe)
+            session, rank, process_set.ranks, process_set._group.make, process_set._group.stand_in,
+            self._stall, self._end, self.timeline.observe)
 
     def _gpu_backend(self, process_set):
         """NCCL of PyTorch, which is made at the first call with tensors on a GPU."""
@@ -181,8 +204,8 @@ class _Job:
         self.sets[process_set.process_set_id] = process_set
         if self.rank in ranks:
             number = ranks.index(self.rank)
-            session = join(text.decode(), number, len(ranks), self._timeout,
-                           place.listener() if place else -1)
+            session = join(text.decode(), number, len(ranks), self._timeout, place,
+                           stall_timeout=self._stall_timeout)
             self._open(process_set, session, number, len(ranks))
 
     def prefix(self, names):
@@ -205,9 +228,12 @@ class _Job:
         process_set._group = process_set._calls = None
 
     def leave(self):
+        own = [one for one in self.sets.values() if one._calls is not None]
+        for process_set in own:  # first, because others may wait in another one
+            process_set._calls.begin_to_leave()
+        for process_set in reversed(own):
+            process_set._calls.leave()
         for process_set in reversed(list(self.sets.values())):
-            if process_set._calls is not None:
-                process_set._calls.leave()
             self._close(process_set)
         self.timeline.stop()
         _session.lend(None)

@@ -47,24 +47,25 @@ class Place:
         return self._listener.dup().detach()
 
 
-def join(place, rank, size, timeout, listener=-1, generation=""):
-    """A session of the ranks that join the same place, and name the same generation. Rank 0 gives
-    the listener of the place.
+def join(text, rank, size, timeout, place=None, generation="", stall_timeout=None):
+    """A session of the ranks that join the same place, whose text they have, and name the same
+    generation. Rank 0 gives the place.
     """
     options = c.default_session_options()
     options.quiet = 1
     options.start_timeout = timeout
-    options.stall_timeout = min(timeout, USUAL_STALL_TIMEOUT)
+    options.stall_timeout = (min(timeout, USUAL_STALL_TIMEOUT) if stall_timeout is None
+                             else stall_timeout)
     options.world_size, options.rank = size, rank
     try:
-        place = json.loads(place)
-        address, secret = place["address"].encode(), place["secret"].encode()
+        told = json.loads(text)
+        address, secret = told["address"].encode(), told["secret"].encode()
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError("[lockstep] expected an address and a secret, which "
                          "get_reconfigure_handle() returns, got another text") from None
     options.address, options.secret = address, secret + generation.encode()
-    if rank == 0:
-        options.listener = listener
+    if place is not None and size > 1:
+        options.listener = place.listener()
     session = ctypes.c_void_p()
     c.init(ctypes.byref(options), ctypes.byref(session))
     return session

@@ -40,6 +40,7 @@ class Call:
         self.terms = terms
         self.sizes = list(sizes)
         self.start = start
+        self.since = None  # when it was started, if it was
         self._ended = threading.Lock()  # held until then
         self._ended.acquire()
         self._result = self._error = None
@@ -64,9 +65,10 @@ class Call:
 
 
 class Negotiation:
-    """The calls of the ranks of one session.
+    """The calls of the ranks of one session, of which this is number `rank`.
 
     Args:
+        ranks: their numbers in the job, for messages.
         make: is called with calls that are ready; ends them.
         stand_in: returns the call of a rank that has joined, from its kind and terms.
         stall_seconds: after which a call that other ranks have not started is observed; 0: never.
@@ -74,8 +76,9 @@ class Negotiation:
         observe: is called with what happens (timeline.py).
     """
 
-    def __init__(self, session, rank, size, make, stand_in, stall_seconds, end_seconds, observe):
-        self.rank, self.size = rank, size
+    def __init__(self, session, rank, ranks, make, stand_in, stall_seconds, end_seconds, observe):
+        self.rank, self.size = rank, len(ranks)
+        self._ranks = ranks
         self._session = session
         self._make, self._stand_in = make, stand_in
         self._observe = observe
@@ -93,7 +96,7 @@ class Negotiation:
         self._joins = 0
         self._unnamed = {}  # numbers of calls without a name since then, by kind
         self._room = ctypes.create_string_buffer(1 << 16)
-        self._sizes = (ctypes.c_size_t * size)()
+        self._sizes = (ctypes.c_size_t * self.size)()
         self._thread = threading.Thread(target=self._run, name="lockstep calls", daemon=True)
         self._thread.start()
 
@@ -123,8 +126,9 @@ class Negotiation:
 
     def name(self, kind):
         """For a call without a name: that of the same call on other ranks."""
-        number = self._unnamed[kind] = self._unnamed.get(kind, 0) + 1
-        return f"noname.{self._joins}.{number}"
+        with self._changed:
+            number = self._unnamed[kind] = self._unnamed.get(kind, 0) + 1
+            return f"noname.{self._joins}.{number}"
 
     def wake(self):
         with self._changed:
@@ -175,11 +179,15 @@ class Negotiation:
             self._changed.notify()
         return self._result_of(join)
 
-    def leave(self):
-        """Returns when all ranks have left. A call of a rank that has not cannot be made."""
+    def begin_to_leave(self):
+        """From now on, no call of this rank can be made."""
         with self._changed:
             self._is_leaving = True
             self._changed.notify()
+
+    def leave(self):
+        """Returns when all ranks have left."""
+        self.begin_to_leave()
         self._thread.join()
 
     # The thread.
@@ -193,7 +201,7 @@ class Negotiation:
                 while not self._has_work():
                     if self._failure is not None:
                         return
-                    self._changed.wait()
+                    self._changed.wait(LOOK)  # calls of run() do not notify
             if not self._driver.acquire(timeout=LOOK):
                 self._look_at_stalls()
                 continue
@@ -206,15 +214,17 @@ class Negotiation:
     def _cycle(self):
         with self._changed:
             new, self._new = self._new, []
+            is_leaving = self._is_leaving
+        calls = []
         try:
             self._observe("cycle", None)
-            self._read(self._exchange(self._message(new)))
-            calls = self._ready()
+            self._read(self._exchange(self._message(new, is_leaving)))
+            self._find_ready(calls)
             if not calls:
                 self._look_at_stalls()
                 self._end_stalls()
         except BaseException as error:  # such as KeyboardInterrupt: then ranks no longer agree
-            self._fail(error)
+            self._fail(error, calls)
             if not isinstance(error, Exception):
                 raise
             return
@@ -232,7 +242,7 @@ class Negotiation:
                 if not self._new:
                     self._changed.wait(PAUSE)
 
-    def _message(self, new):
+    def _message(self, new, is_leaving):
         numbers, others = [], []
         for call in new:
             if call is self._join:
@@ -242,7 +252,7 @@ class Negotiation:
                 numbers.append(number)
             else:
                 others.append((call.name, call.terms, call.sizes))
-        return json.dumps([numbers, others, self._join in new, self._is_leaving],
+        return json.dumps([numbers, others, self._join in new, is_leaving],
                           separators=(",", ":")).encode()
 
     def _exchange(self, message):
@@ -275,48 +285,59 @@ class Negotiation:
             if leaves:
                 self._leaving.add(rank)
 
-    def _ready(self):
-        """The calls that all ranks make now, in the same order."""
-        calls = []
+    def _find_ready(self, calls):
+        """Appends the calls that all ranks make now, in the same order."""
         for name, ranks in list(self._announced.items()):
             missing = [rank for rank in range(self.size) if rank not in ranks]
             gone = [rank for rank in missing if rank in self._leaving]
             joined = [rank for rank in missing if rank in self._joined]
             if gone:
-                self._refuse(name, f"all ranks in the call, got shutdown() of rank {gone[0]}")
+                self._refuse(name, "all ranks in the call, got shutdown() of rank "
+                                   f"{self._ranks[gone[0]]}")
             elif joined and name.split(".", 1)[0] not in GO_ON:
-                self._refuse(name, f"all ranks in the call, got join() of rank {joined[0]}: only "
-                                   f"{' and '.join(GO_ON)} go on without a rank")
+                self._refuse(name, "all ranks in the call, got join() of rank "
+                                   f"{self._ranks[joined[0]]}: only {' and '.join(GO_ON)} go on "
+                                   "without a rank")
             elif all(rank in self._joined for rank in missing):
                 call = self._call(name, ranks)
                 if call is not None:
                     calls.append(call)
+        gone = [rank for rank in self._leaving if rank not in self._joined]
         if len(self._joined) == self.size:
-            last = list(self._joined)[-1]
-            self._joined.clear()
-            join, self._join = self._join, None
-            del self._mine[join.name]
-            # A rank that joined has made fewer calls without a name than others.
-            self._joins, self._unnamed = self._joins + 1, {}
-            join.end(last)
+            self._end_join(list(self._joined)[-1])
+        elif self._joined and gone:
+            self._end_join(None, HorovodInternalError("[join] expected join() of all ranks, got "
+                                                      "shutdown() of rank "
+                                                      f"{self._ranks[gone[0]]}"))
         if len(self._leaving) == self.size:
             self._is_over = True
-        return calls
+            self._fail(HorovodInternalError("[shutdown] expected calls to end before"))
+
+    def _end_join(self, last, error=None):
+        self._joined.clear()
+        join, self._join = self._join, None
+        # A rank that joined has made fewer calls without a name than others.
+        with self._changed:
+            self._joins, self._unnamed = self._joins + 1, {}
+        if join is not None:
+            del self._mine[join.name]
+            self._observe("refused", join)
+            join.end(last, error)
 
     def _call(self, name, ranks):
         first, (terms, _) = min(ranks.items())
         for rank, (others, _) in ranks.items():
             if others != terms:
-                self._refuse(name, f"the same call on all ranks, got {terms} on rank {first} and "
-                                   f"{others} on rank {rank}")
+                self._refuse(name, f"the same call on all ranks, got {terms} on rank "
+                                   f"{self._ranks[first]} and {others} on rank {self._ranks[rank]}")
                 return None
         del self._announced[name]
         call = self._mine.pop(name, None)
         if call is None:
             call = self._stand_in(name.split(".", 1)[0], json.loads(terms))
         call.all_sizes = [ranks[rank][1] if rank in ranks else [] for rank in range(self.size)]
-        if (len(self._known) < MOST_NUMBERS and (name, terms) not in self._numbers
-                and not any(call.all_sizes)):
+        if ((name, terms) not in self._numbers and len(self._known) < MOST_NUMBERS
+                and ".noname." not in name and not any(call.all_sizes)):
             self._numbers[name, terms] = len(self._known)
             self._known.append((name, terms))
         return call
@@ -325,11 +346,15 @@ class Negotiation:
         del self._announced[name]
         call = self._mine.pop(name, None)
         if call is not None:
+            self._observe("refused", call)
             call.end(error=HorovodInternalError(f"[{name}] expected {difference}"))
 
     def _fail(self, error, calls=()):
-        failure = HorovodInternalError(str(error))
+        """Ends all calls with the error, here and on the other ranks."""
+        failure = HorovodInternalError(str(error) or repr(error))
         failure.__cause__ = error
+        if not self._is_over:
+            c.abort(self._session)
         with self._changed:
             self._failure = failure
             calls, self._mine = [*calls, *self._mine.values()], {}
@@ -347,7 +372,7 @@ class Negotiation:
             ranks = dict(self._announced.get(call.name, {}))
             missing = [rank for rank in range(self.size) if rank not in ranks and rank != self.rank]
             if call is not self._join and missing and now - call.since > seconds:
-                yield call, missing, now - call.since
+                yield call, [self._ranks[rank] for rank in missing], now - call.since
 
     def _look_at_stalls(self):
         for call, missing, waited in self._stalled(self._stall_seconds):

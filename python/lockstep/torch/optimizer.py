@@ -1,6 +1,7 @@
 """Optimizers of PyTorch whose gradients are reduced while the backward pass runs."""
 import contextlib
 import warnings
+import weakref
 
 import torch
 
@@ -9,6 +10,7 @@ from .calls import Op
 from .collectives import _reduce, allreduce, sparse_allreduce_async, synchronize
 from .compression import Compression
 from .job import global_process_set, in_job
+from .negotiation import HorovodInternalError
 
 FUSED_BYTES = 4 << 20  # gradients wait for others until there are as many bytes
 
@@ -53,7 +55,13 @@ class _DistributedOptimizer:
 
     def _hook(self, parameter):
         self._hooks[parameter] = None
-        parameter.register_post_accumulate_grad_hook(self._on_gradient)
+        report = weakref.WeakMethod(self._on_gradient)  # a hook lives as long as its parameter
+
+        def on_gradient(one):
+            if report() is not None:
+                report()(one)
+
+        parameter.register_post_accumulate_grad_hook(on_gradient)
 
     def set_backward_passes_per_step(self, passes):
         """The gradients of how many backward passes are added before they are reduced."""
@@ -67,6 +75,9 @@ class _DistributedOptimizer:
         """
         if count < 0:
             raise InputError(f"[samples] expected a number of samples, got {count}")
+        if self._handles and count != self._samples:
+            raise InputError(f"[samples] expected {self._samples} again, with which gradients are "
+                             f"being reduced, got {count}")
         self._samples = count
 
     # While the backward pass runs.
@@ -87,13 +98,13 @@ class _DistributedOptimizer:
             self._reduce([parameter], self._parameter_names[parameter])
             return
         self._ready[index].add(parameter)
-        members = [one for one in self._members[index] if one.requires_grad or one.grad is not None]
+        members = [one for one in self._members[index] if one.requires_grad]
         if self._ready[index] >= set(members):
             self._ready[index] = set()
             self._reduce(members, f"{self._group_name} {index}")
 
     def _reduce(self, parameters, name):
-        gradients = []
+        dense, gradients = [], []
         for one in parameters:
             gradient = one.grad
             if gradient.is_sparse:
@@ -105,21 +116,24 @@ class _DistributedOptimizer:
                     gradient.mul_(self._samples)
                 else:
                     gradient.zero_()
-            gradients.append(gradient)
-        if gradients[0].is_sparse:
-            self._reduce_sparse(parameters[0], gradients[0], name)
+            if gradient.is_sparse:
+                self._reduce_sparse(one, gradient, self._parameter_names[one])
+            else:
+                dense.append(one)
+                gradients.append(gradient)
+        if not dense:
             return
         compressed = [self._compression.compress(one) for one in gradients]
         travel = [one for one, _ in compressed]
         self._waiting_bytes += sum(one.nbytes for one in travel)
-        is_last = len(self._handles) + len(parameters) >= len(self._hooks)
+        is_last = len(self._handles) + len(dense) >= len(self._hooks)
         wake = is_last or self._waiting_bytes >= FUSED_BYTES
         if wake:
             self._waiting_bytes = 0
         op = Op.Sum if self._op == Op.Samples else self._op
         handle = _reduce("DistributedOptimizer", travel, True, None, name, op, self._before,
                          self._after, self._process_set, is_group=True, wake=wake)
-        for one, (tensor, context) in zip(parameters, compressed):
+        for one, (tensor, context) in zip(dense, compressed):
             self._handles[one] = handle, tensor, context
 
     def _reduce_sparse(self, parameter, gradient, name):
@@ -151,6 +165,14 @@ class _DistributedOptimizer:
             for one in group["params"]:
                 if one.requires_grad and one not in self._hooks:
                     self._hook(one)
+        try:
+            self._complete(total)
+        finally:
+            self._samples = None
+            self._forget()
+        self._is_synchronized = True
+
+    def _complete(self, total):
         missing = [one for one in self._hooks if one not in self._handles and one.requires_grad]
         for one in missing:
             if one.grad is None:
@@ -171,9 +193,6 @@ class _DistributedOptimizer:
                     one.grad.copy_(self._compression.decompress(travelled, context))
             if total > 1:
                 one.grad.div_(total)
-        self._samples = None
-        self._forget()
-        self._is_synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self):
@@ -192,7 +211,16 @@ class _DistributedOptimizer:
             self._may_synchronize = True
 
     def step(self, closure=None):
-        """Waits until all gradients are reduced, and makes the step of the optimizer."""
+        """Waits until all gradients are reduced, and makes the step of the optimizer. A closure's
+        are reduced each time it is called, as often on all ranks.
+        """
+        if closure is not None and not self._handles:
+            def reduced():
+                loss = closure()
+                self.synchronize()
+                return loss
+
+            return super(self.__class__, self).step(reduced)
         if self._may_synchronize:
             if self._is_synchronized and self._is_distributed():
                 warnings.warn(
@@ -213,16 +241,28 @@ class _DistributedOptimizer:
                 "a race condition.")
         return super(self.__class__, self).zero_grad(*arguments, **keywords)
 
+    def add_param_group(self, param_group):
+        """That of the optimizer; its gradients are reduced too."""
+        super(self.__class__, self).add_param_group(param_group)
+        for one in self.param_groups[-1]["params"]:
+            self._parameter_names[one] = f"{self._group_name} added {len(self._parameter_names)}"
+            if one.requires_grad and self._is_distributed():
+                self._hook(one)
+
     def load_state_dict(self, *arguments, **keywords):
         """That of the optimizer; forgets gradients that are being reduced."""
         for handle, travelled, _ in self._handles.values():
-            if travelled is not None:
-                synchronize(handle)
-            else:
-                handle()
+            try:
+                handle() if travelled is None else synchronize(handle)
+            except HorovodInternalError:  # they are not used
+                pass
         self._forget()
         self._is_synchronized = False
         super(self.__class__, self).load_state_dict(*arguments, **keywords)
+
+
+# It is not to be wrapped by torch, for hooks of the step: the step of the optimizer calls them.
+_DistributedOptimizer.step.hooked = True
 
 
 def _names(parameters, named_parameters):
@@ -290,6 +330,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
         sparse_as_dense: reduce sparse gradients as dense ones.
         process_set: the ranks.
 
+    All ranks make the same optimizers in the same order.
+
     Raises:
         InputError: an argument is invalid.
     """
@@ -297,6 +339,9 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if op not in (Op.Average, Op.Sum, Op.Samples, Op.Min, Op.Max, Op.Product):
         raise InputError("[DistributedOptimizer] expected Average, Sum or Samples, got Adasum, "
                          "which is not here; Average with a smaller learning rate is closest")
+    if op == Op.Samples and compression is Compression.fp16:
+        raise InputError("[DistributedOptimizer] expected Compression.none or bf16 with Samples, "
+                         "got fp16, whose range is too small for sums over samples")
     if gradient_predivide_factor != 1 and op != Op.Average:
         raise InputError("[DistributedOptimizer] expected op=Average for a "
                          f"gradient_predivide_factor, got {op.name}")
@@ -304,7 +349,9 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
                 {name: value for name, value in vars(_DistributedOptimizer).items()
                  if name not in ("__dict__", "__weakref__")})
     wrapped = kind.__new__(kind)
-    wrapped.__dict__.update(optimizer.__dict__)
+    # Not a step() that a scheduler has put there.
+    wrapped.__dict__.update((name, value) for name, value in vars(optimizer).items()
+                            if name not in vars(_DistributedOptimizer))
     wrapped._distribute(named_parameters, compression, backward_passes_per_step, op,
                         gradient_predivide_factor, groups or num_groups, sparse_as_dense,
                         process_set)

@@ -7,6 +7,9 @@ from .._library import InputError
 from .collectives import allgather, broadcast, broadcast_async_, synchronize
 from .job import global_process_set
 
+__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state",
+           "broadcast_parameters"]
+
 
 def broadcast_parameters(params, root_rank):
     """Copies parameters of a rank to all others, in place.
@@ -43,14 +46,41 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
         raise InputError("[broadcast_optimizer_state] expected an optimizer other than LBFGS, "
                          "whose state has no fixed shape")
     is_root = root_rank == global_process_set.ranks[global_process_set.rank()]
-    state = _copy(optimizer.state_dict() if is_root else None, root_rank, "optimizer",
+    state = _copy(_plain_state(optimizer) if is_root else None, root_rank, "optimizer",
                   global_process_set, weights_only=True)
     if not is_root:
-        optimizer.load_state_dict(state)
+        _take(optimizer, state)
     if not state["state"]:  # as with Horovod, which makes a step without gradients first
         for one in (one for group in optimizer.param_groups for one in group["params"]):
             if one.requires_grad and one.grad is None:
                 one.grad = torch.zeros_like(one)
+
+
+def _plain_state(optimizer):
+    """state_dict(), with numbers of Python in place of numpy's, which are objects."""
+    state = optimizer.state_dict()
+    for group in state["param_groups"]:
+        for name, value in group.items():
+            if hasattr(value, "item") and not torch.is_tensor(value):
+                group[name] = value.item()
+    return state
+
+
+def _take(optimizer, state):
+    """Changes the options in place, which a scheduler may have; state keeps its type."""
+    groups, sent = optimizer.param_groups, state["param_groups"]
+    parameters = [one for group in groups for one in group["params"]]
+    numbers = [number for group in sent for number in group["params"]]
+    if len(parameters) != len(numbers):
+        raise InputError("[broadcast_optimizer_state] expected as many parameters as the root has, "
+                         f"{len(numbers)}, got {len(parameters)}")
+    for group, options in zip(groups, sent):
+        group.update((name, value) for name, value in options.items() if name != "params")
+    for parameter, number in zip(parameters, numbers):
+        if number in state["state"]:
+            optimizer.state[parameter] = {
+                name: value.to(parameter.device) if torch.is_tensor(value) and value.dim() else
+                value for name, value in state["state"][number].items()}
 
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
@@ -60,11 +90,19 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 
 def _copy(obj, root_rank, name, process_set, weights_only):
     is_root = root_rank == global_process_set.ranks[global_process_set.rank()]
-    data = _bytes_of(obj) if is_root else None
-    size = broadcast(torch.tensor([data.numel() if is_root else 0]), root_rank, f"{name}.size",
-                     process_set)
-    if data is None:
-        data = torch.empty(int(size), dtype=torch.uint8)
+    data, problem = torch.empty(0, dtype=torch.uint8), None
+    if is_root:
+        try:
+            data = _bytes_of(obj)
+            _object_of(data, weights_only)  # whether the others can read it
+        except Exception as error:
+            data, problem = data[:0], error
+    size = int(broadcast(torch.tensor([data.numel()]), root_rank, f"{name}.size", process_set))
+    if size == 0:
+        raise InputError(f"[{name}] expected an object that can be copied, got one on rank "
+                         f"{root_rank} that cannot: {problem or 'its message says why'}")
+    if not is_root:
+        data = torch.empty(size, dtype=torch.uint8)
     data = broadcast(data, root_rank, f"{name}.data", process_set)
     return obj if is_root else _object_of(data, weights_only)
 

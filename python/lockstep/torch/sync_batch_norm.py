@@ -29,20 +29,22 @@ class _Normalize(torch.autograd.Function):
         scale = torch.rsqrt(variance + eps)
         normalized = centered * scale.view(shape)
         ctx.save_for_backward(normalized, scale)
+        ctx.kind = inputs.dtype
         ctx.how = axes, shape, total, process_set
         ctx.mark_non_differentiable(mean, variance)
-        return normalized.to(inputs.dtype), mean, variance, total
+        return normalized, mean, variance, total
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, gradient, _mean, _variance, _total):
         normalized, scale = ctx.saved_tensors
         axes, shape, total, process_set = ctx.how
-        wide = gradient.to(normalized.dtype)
         sums = _sum(torch.stack([one.sum(axes, dtype=torch.float64)
-                                 for one in (wide, wide * normalized)]), process_set) / total
-        means = [one.to(wide.dtype).view(shape) for one in sums]
-        own = (wide - means[0] - normalized * means[1]) * scale.view(shape)
-        return own.to(gradient.dtype), None, None
+                                 for one in (gradient, gradient * normalized)]),
+                    process_set) / total
+        means = [one.to(gradient.dtype).view(shape) for one in sums]
+        own = (gradient - means[0] - normalized * means[1]) * scale.view(shape)
+        return own.to(ctx.kind), None, None
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -80,4 +82,4 @@ class SyncBatchNorm(_BatchNorm):
         if self.affine:
             shape = [1, -1] + [1] * (input.dim() - 2)
             result = result * self.weight.view(shape) + self.bias.view(shape)
-        return result
+        return result.to(input.dtype)

@@ -53,8 +53,8 @@ class Timeline:
         self._write(**event, ph=phase, ts=time.monotonic_ns() / 1000, pid=os.getpid(), tid=lane)
 
     def observe(self, what, about):
-        """Called by Negotiation: when a call begins, when calls are made and have ended, for each
-        cycle, and for a call for which other ranks are missing.
+        """Called by Negotiation: when a call begins, when calls are made and have ended, when one
+        is refused, for each cycle, and for a call for which other ranks are missing.
         """
         if what == "stall":
             call, missing, seconds = about
@@ -67,18 +67,27 @@ class Timeline:
         if self._file is None:
             return
         with self._guard:
-            if self._file is None:
-                return
-            if what == "cycle" and self._marks_cycles:
-                self._write(name="CYCLE_START", ph="i", ts=time.monotonic_ns() / 1000,
-                            pid=os.getpid(), s="p")
-            elif what == "begin":
-                self._mark(about, "B", f"NEGOTIATE_{about.kind.upper()}")
-            elif what == "made":
-                for call in about:
-                    self._mark(call, "E")
+            try:
+                if self._file is not None:
+                    self._record(what, about)
+            except OSError as error:
+                self._file = None
+                print(f"lockstep: warning: [timeline] expected to write, got {error}: it ends here",
+                      file=sys.stderr, flush=True)
+
+    def _record(self, what, about):
+        if what == "cycle" and self._marks_cycles:
+            self._write(name="CYCLE_START", ph="i", ts=time.monotonic_ns() / 1000,
+                        pid=os.getpid(), s="p")
+        elif what == "begin":
+            self._mark(about, "B", f"NEGOTIATE_{about.kind.upper()}")
+        elif what == "refused":
+            self._mark(about, "E")
+        elif what in ("made", "end"):
+            for call in about:
+                if call.since is None:  # that of a rank that has joined
+                    continue
+                self._mark(call, "E")
+                if what == "made":
                     self._mark(call, "B", call.kind.upper())
-            elif what == "end":
-                for call in about:
-                    self._mark(call, "E")
-                self._file.flush()
+            self._file.flush()
