@@ -218,6 +218,13 @@ class Torch(unittest.TestCase):
                     output = self.assert_passes([*start, PYTHON, str(HERE / program)],
                                                 {"TIMELINE": os.path.join(place, "timeline")})
                     self.assertEqual(output.count("all right"), ranks, output)
+        docs = (ROOT / "docs/python.md").read_text()
+        example = re.search(r"<!-- file: horovod.py -->\n```python\n(.*?)```", docs, re.DOTALL)
+        with tempfile.TemporaryDirectory() as place:
+            program = pathlib.Path(place, "horovod.py")
+            program.write_text(example[1])
+            self.assertIn("2 ranks: loss 0.0",
+                          self.assert_passes([*LAUNCH, "2", "--", PYTHON, str(program)]))
         for ending, found in (("exception", "ValueError: in a hook of rank 1"),
                               ("leaves", r"got shutdown\(\) of rank 1")):
             status, output = run([*LAUNCH, "3", "--", PYTHON, str(HERE / "horovod_calls.py"),
