@@ -1,5 +1,6 @@
 """A rank: optimizers of lockstep.torch, against one process that has all samples."""
 import copy
+import warnings
 
 import lockstep
 import lockstep.torch as hvd
@@ -104,6 +105,10 @@ def weigh_ragged_batches_by_samples():
     loss_of(model, *samples(2)).backward()
     refused("expected 4 again", optimizer.samples, 2)
     optimizer.step()
+    before = model[0].weight.detach().clone()
+    optimizer.samples(0)
+    optimizer.step()  # no rank had a sample: momentum does not act
+    assert torch.equal(before, model[0].weight)
     model = mlp()
     train(model, wrapped(model), own(batches_of(counts), counts))  # an average over ranks differs
     assert not torch.allclose(model[0].weight, alone(counts)[0].weight, 1e-4)
@@ -127,6 +132,28 @@ def add_gradients_of_several_passes():
         assert "backward_passes_per_step" in str(error)
     else:
         raise AssertionError("a third pass was not refused")
+    optimizer.step()
+
+
+def reduce_once():
+    """step() after synchronize() does not reduce again, with a warning."""
+    model = mlp()
+    optimizer = wrapped(model, op=hvd.Sum)
+    loss_of(model, *samples(2, rank)).backward()
+    optimizer.synchronize()
+    total = model[0].weight.grad.clone()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        optimizer.step()
+    assert "skip_synchronize" in str(found[0].message)
+    assert torch.equal(model[0].weight.grad, total)
+    loss_of(model, *samples(2, rank)).backward()
+    try:
+        optimizer.zero_grad()
+    except AssertionError as error:
+        assert "being reduced" in str(error)
+    else:
+        raise AssertionError("gradients were changed while they were reduced")
     optimizer.step()
 
 
@@ -420,9 +447,10 @@ def refuse_bad_input():
 
 
 for use in (average_equal_batches, weigh_ragged_batches_by_samples,
-            add_gradients_of_several_passes, train_two_networks_in_turns, leave_out_parameters,
-            stay_alike_in_unusual_steps, share_a_parameter, compute_in_bfloat16, join_early,
-            keep_sparse_gradients, normalize_over_all_ranks, copy_an_optimizer, refuse_bad_input):
+            add_gradients_of_several_passes, reduce_once, train_two_networks_in_turns,
+            leave_out_parameters, stay_alike_in_unusual_steps, share_a_parameter,
+            compute_in_bfloat16, join_early, keep_sparse_gradients, normalize_over_all_ranks,
+            copy_an_optimizer, refuse_bad_input):
     use()
 hvd.shutdown()
 print(f"rank {rank} of {size}: all right", flush=True)

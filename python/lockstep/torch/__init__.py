@@ -7,15 +7,17 @@ launchers that do not set torch's variables.
 The other functions are those of Horovod: ``import lockstep.torch as hvd``.
 """
 try:
-    from . import built, collectives, job, state
+    from . import built, exchanges, handles, job, reductions, state
     from .built import *
-    from .collectives import *
     from .compression import Compression
+    from .exchanges import *
     from .group import register
+    from .handles import *
     from .job import *
     from .launchers import init_process_group
     from .negotiation import HorovodInternalError
     from .optimizer import DistributedOptimizer
+    from .reductions import *
     from .state import *
     from .sync_batch_norm import SyncBatchNorm
 except ImportError as error:
@@ -26,8 +28,10 @@ except ImportError as error:
 __all__ = ["Compression", "DistributedOptimizer", "HorovodInternalError", "SyncBatchNorm",
            "init_process_group", "register"]
 __all__ += built.__all__
-__all__ += collectives.__all__
+__all__ += exchanges.__all__
+__all__ += handles.__all__
 __all__ += job.__all__
+__all__ += reductions.__all__
 __all__ += state.__all__
 
 

@@ -7,10 +7,12 @@ import torch
 
 from .._library import InputError
 from .calls import Op
-from .collectives import _reduce, allreduce, sparse_allreduce_async, synchronize
 from .compression import Compression
+from .exchanges import sparse_allreduce_async
+from .handles import synchronize
 from .job import global_process_set, in_job
 from .negotiation import HorovodInternalError
+from .reductions import allreduce, reduce
 
 FUSED_BYTES = 4 << 20  # gradients wait for others until there are as many bytes
 
@@ -34,7 +36,7 @@ class _DistributedOptimizer:
         self._members = {}
         for one, index in self._group_of.items():
             self._members.setdefault(index, []).append(one)
-        self._samples = None
+        self._samples, self._is_empty = None, False
         self._is_synchronized, self._may_synchronize = False, True
         self._hooks = {}
         self._sparse_dims = {}  # of parameters whose gradients are sparse
@@ -86,9 +88,10 @@ class _DistributedOptimizer:
         left = self._passes_left.get(parameter, self.backward_passes_per_step) - 1
         if left < 0:
             raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call to "
-                "step(). Increase backward_passes_per_step to accumulate gradients locally.")
+                "[DistributedOptimizer] expected step() after backward_passes_per_step="
+                f"{self.backward_passes_per_step}, got another backward pass")
         self._passes_left[parameter] = left
+        self._is_synchronized = False
         if left == 0 and not (self._op == Op.Samples and self._samples is None):
             self._start(parameter)
 
@@ -131,8 +134,8 @@ class _DistributedOptimizer:
         if wake:
             self._waiting_bytes = 0
         op = Op.Sum if self._op == Op.Samples else self._op
-        handle = _reduce("DistributedOptimizer", travel, True, None, name, op, self._before,
-                         self._after, self._process_set, is_group=True, wake=wake)
+        handle = reduce("DistributedOptimizer", travel, True, None, name, op, self._before,
+                        self._after, self._process_set, is_group=True, wake=wake)
         for one, (tensor, context) in zip(dense, compressed):
             self._handles[one] = handle, tensor, context
 
@@ -161,6 +164,7 @@ class _DistributedOptimizer:
             total = int(allreduce(torch.tensor(self._samples), op=Op.Sum,
                                   name=f"samples.{next(iter(self._parameter_names.values()))}",
                                   process_set=self._process_set))
+            self._is_empty = total == 0
         for group in self.param_groups:  # also those that were frozen before
             for one in group["params"]:
                 if one.requires_grad and one not in self._hooks:
@@ -222,23 +226,25 @@ class _DistributedOptimizer:
 
             return super(self.__class__, self).step(reduced)
         if self._may_synchronize:
-            if self._is_synchronized and self._is_distributed():
+            if self._is_synchronized:
                 warnings.warn(
-                    "optimizer.step() called without optimizer.skip_synchronize() context after "
-                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
-                    "consider using optimizer.skip_synchronize() context if you use "
-                    "optimizer.synchronize() in your code.", stacklevel=2)
-            self.synchronize()
+                    "[DistributedOptimizer] expected skip_synchronize() around step() after "
+                    "synchronize(): optimizer.step() called without optimizer.skip_synchronize() "
+                    "reduces gradients that are new", stacklevel=2)
+            else:
+                self.synchronize()
         self._is_synchronized = False
+        if self._is_empty:  # no rank had a sample
+            self._is_empty = False
+            return None
         return super(self.__class__, self).step(closure)
 
     def zero_grad(self, *arguments, **keywords):
         """That of the optimizer. Gradients that are being reduced must not be changed."""
         if self._handles:
             raise AssertionError(
-                "optimizer.zero_grad() was called after loss.backward() but before "
-                "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
-                "a race condition.")
+                "[DistributedOptimizer] expected step() or synchronize() before zero_grad(), got "
+                "gradients that are being reduced")
         return super(self.__class__, self).zero_grad(*arguments, **keywords)
 
     def add_param_group(self, param_group):

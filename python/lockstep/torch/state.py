@@ -4,7 +4,8 @@ import io
 import torch
 
 from .._library import InputError
-from .collectives import allgather, broadcast, broadcast_async_, synchronize
+from .exchanges import allgather, broadcast, broadcast_async_
+from .handles import synchronize
 from .job import global_process_set
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state",

@@ -3,12 +3,12 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .calls import Op
-from .collectives import _reduce
 from .job import global_process_set
+from .reductions import reduce
 
 
 def _sum(values, process_set):
-    return _reduce("SyncBatchNorm", [values], True, None, None, Op.Sum, 1.0, 1.0, process_set, True)
+    return reduce("SyncBatchNorm", [values], True, None, None, Op.Sum, 1.0, 1.0, process_set, True)
 
 
 class _Normalize(torch.autograd.Function):

@@ -1,239 +1,27 @@
-"""Collectives of tensors by name, with gradients. The functions and arguments are Horovod's."""
+"""Collectives other than allreduce(), by name, with gradients. The functions and arguments are
+Horovod's.
+"""
 import torch
 
 from .._library import InputError
-from .backend import COMPLEX, NATIVE, WIDENED
-from .calls import Op, reduction, terms_of, text_of
+from .calls import terms_of, text_of
 from .compression import Compression
+from .handles import Average, Sum, begin, dense, name_of, operation_of, plain, synchronize
 from .job import global_process_set
 from .negotiation import Call
+from .reductions import AllReduce
 
-__all__ = ["Adasum", "Average", "Max", "Min", "Product", "Samples", "Sum", "allgather",
-           "allgather_async", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_",
-           "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async",
-           "broadcast_async_", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce",
-           "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_",
-           "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll", "reducescatter",
-           "reducescatter_async", "sparse_allreduce_async", "synchronize"]
-
-Average, Sum, Adasum, Min, Max, Product, Samples = Op
-REDUCED = {*NATIVE, *WIDENED, *COMPLEX, torch.bool}
-
-
-def _operation(function, average, op):
-    if average is not None:
-        if op is not None:
-            raise InputError(f"[{function}] expected `op` or `average`, got both")
-        op = Average if average else Sum
-    op = Average if op is None else Op(op)
-    if op == Adasum:
-        raise InputError(f"[{function}] expected Average, Sum, Min, Max or Product, got Adasum, "
-                         "which is not here; Average with a smaller learning rate is closest")
-    if op == Samples:
-        raise InputError(f"[{function}] expected Average, Sum, Min, Max or Product, got Samples, "
-                         "which DistributedOptimizer takes")
-    return op
-
-
-def _plain(tensor):
-    """The tensor, or a copy, with its elements one after another in memory."""
-    return tensor.resolve_conj().resolve_neg().contiguous()
-
-
-def _dense(function, tensors, in_place=False):
-    tensors = [one.detach() if one.requires_grad else one for one in tensors]
-    if not tensors:
-        raise InputError(f"[{function}] expected tensors, got none")
-    device = tensors[0].device
-    for tensor in tensors:
-        if tensor.layout != torch.strided:
-            raise InputError(f"[{function}] expected a dense tensor, got {tensor.layout}; use "
-                             "sparse_allreduce_async()")
-        if in_place and torch._debug_has_internal_overlap(tensor) == 1:
-            raise InputError(f"[{function}] expected a tensor whose elements are apart in memory, "
-                             f"got one of shape {tuple(tensor.shape)} and strides "
-                             f"{tensor.stride()}")
-        if tensor.device != device:
-            raise InputError(f"[{function}] expected tensors on one device, got {device} and "
-                             f"{tensor.device}")
-    return tensors
-
-
-class Handle:
-    """A call that was started, for poll() and synchronize()."""
-
-    def __init__(self, calls, call):
-        self._calls, self._call = calls, call
-
-    def is_done(self):
-        return self._call.is_done
-
-    def wait(self):
-        return self._calls.wait(self._call)
-
-
-def poll(handle):
-    """Whether synchronize() returns at once."""
-    return handle.is_done()
-
-
-def synchronize(handle):
-    """Waits for a call that was started; returns its result.
-
-    Raises:
-        HorovodInternalError: ranks differ in the call, or a rank was lost.
-    """
-    return handle.wait()
-
-
-def _begin(process_set, call, waits=False, wake=True):
-    """Starts a call, and returns its handle; or with `waits`, makes it, and returns its result."""
-    _, calls = process_set._use(call.kind)
-    if waits:
-        return calls.run(call)
-    return Handle(calls, calls.start(call, wake))
-
-
-def _name(process_set, kind, name):
-    if name is not None:
-        return name
-    return process_set._use(kind)[1].name(kind)
-
-
-def _reduce(function, tensors, in_place, average, name, op, before, after, process_set,
-            waits=False, is_group=False, wake=True):
-    op = _operation(function, average, op)
-    given = list(tensors)
-    tensors = _dense(function, given, in_place)
-    for kind in {one.dtype for one in tensors}:
-        if kind not in REDUCED or (kind.is_complex and op not in (Average, Sum)):
-            raise InputError(f"[{function}] expected a type that {op.name} is defined for, got "
-                             f"{kind}")
-    work = [_plain(one) for one in tensors]
-    if not in_place:
-        work = [one.clone() if one.data_ptr() == source.data_ptr() else one
-                for one, source in zip(work, tensors)]
-
-    def finish(_sizes):
-        if in_place:
-            with torch.inference_mode():
-                for target, source in zip(tensors, work):
-                    if target is not source:
-                        target.copy_(source)
-        results = given if in_place else work
-        return results if is_group else results[0]
-
-    return _begin(process_set, reduction(_name(process_set, "allreduce", name), work,
-                                         [int(op), float(before), float(after)], finish),
-                  waits, wake)
-
-
-class _AllReduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, name, op, before, after, process_set, is_group, *tensors):
-        ctx.how = None, op, before, after, process_set, is_group
-        results = _reduce("allreduce", tensors, False, None, name, op, before, after, process_set,
-                          True, True)
-        return tuple(results) if is_group else results[0]
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        results = _AllReduce.apply(*ctx.how, *gradients)
-        return *[None] * 6, *(results if ctx.how[-1] else [results])
-
-
-def _all_reduce(function, tensors, average, name, compression, op, before, after, process_set,
-                is_group):
-    op = _operation(function, average, op)
-    compressed = [compression.compress(one) for one in tensors]
-    results = _AllReduce.apply(name, op, before, after, process_set, is_group,
-                               *[one for one, _ in compressed])
-    results = [compression.decompress(one, context) for one, (_, context) in
-               zip(results if is_group else [results], compressed)]
-    return results if is_group else results[0]
-
-
-def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
-              prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """The reduction of a tensor over all ranks: the same bits on all of them.
-
-    Args:
-        tensor: of the same shape and type on all ranks; not changed. May require a gradient, which
-            is reduced in the same way.
-        average: True for Average, False for Sum; or use ``op``.
-        name: by which ranks find the call; by default, the number of calls without a name.
-        compression: the type that travels, of Compression.
-        op: Average (over ranks, the default), Sum, Min, Max, Product.
-        prescale_factor, postscale_factor: by which values are multiplied before and after.
-            Integers are multiplied as float64, and cut.
-        process_set: the ranks.
-
-    Returns:
-        A new tensor.
-
-    Raises:
-        InputError: an argument is invalid.
-        HorovodInternalError: shapes, types or arguments differ between ranks (the job continues),
-            or a rank was lost.
-    """
-    return _all_reduce("allreduce", [tensor], average, name, compression, op, prescale_factor,
-                       postscale_factor, process_set, False)
-
-
-def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,
-                    postscale_factor=1.0, process_set=global_process_set):
-    """Starts allreduce(), without a gradient; returns a handle."""
-    return _reduce("allreduce_async", [tensor], False, average, name, op, prescale_factor,
-                   postscale_factor, process_set)
-
-
-def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
-               postscale_factor=1.0, process_set=global_process_set):
-    """allreduce() in place, without a gradient; returns the tensor."""
-    return _reduce("allreduce_", [tensor], True, average, name, op, prescale_factor,
-                   postscale_factor, process_set, True)
-
-
-def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
-                     postscale_factor=1.0, process_set=global_process_set):
-    """Starts allreduce_(); returns a handle."""
-    return _reduce("allreduce_async_", [tensor], True, average, name, op, prescale_factor,
-                   postscale_factor, process_set)
-
-
-def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
-                      prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """allreduce() of several tensors as one call; returns a list."""
-    return _all_reduce("grouped_allreduce", tensors, average, name, compression, op,
-                       prescale_factor, postscale_factor, process_set, True)
-
-
-def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
-                            postscale_factor=1.0, process_set=global_process_set):
-    """Starts grouped_allreduce(), without gradients; returns a handle."""
-    return _reduce("grouped_allreduce_async", tensors, False, average, name, op, prescale_factor,
-                   postscale_factor, process_set, is_group=True)
-
-
-def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
-                       postscale_factor=1.0, process_set=global_process_set):
-    """grouped_allreduce() in place, without gradients; returns the tensors."""
-    return _reduce("grouped_allreduce_", tensors, True, average, name, op, prescale_factor,
-                   postscale_factor, process_set, True, True)
-
-
-def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
-                             postscale_factor=1.0, process_set=global_process_set):
-    """Starts grouped_allreduce_(); returns a handle."""
-    return _reduce("grouped_allreduce_async_", tensors, True, average, name, op, prescale_factor,
-                   postscale_factor, process_set, is_group=True)
+__all__ = ["allgather", "allgather_async", "alltoall", "alltoall_async", "barrier", "broadcast",
+           "broadcast_", "broadcast_async", "broadcast_async_", "grouped_allgather",
+           "grouped_allgather_async", "grouped_reducescatter", "grouped_reducescatter_async",
+           "join", "reducescatter", "reducescatter_async", "sparse_allreduce_async"]
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     """Starts the sum (or Average) of a tensor of layout ``torch.sparse_coo``, whose indices may
     differ between ranks; returns a function that waits for it and returns it.
     """
-    op = _operation("sparse_allreduce_async", None, op)
+    op = operation_of("sparse_allreduce_async", None, op)
     if op not in (Average, Sum):
         raise InputError(f"[sparse_allreduce_async] expected Average or Sum, got {op.name}")
     parts = grouped_allgather_async([tensor._indices().t(), tensor._values()],
@@ -250,7 +38,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 
 
 def _gather(function, tensors, name, process_set, waits=False, is_group=False):
-    tensors = [_plain(one) for one in _dense(function, tensors)]
+    tensors = [plain(one) for one in dense(function, tensors)]
     if any(one.dim() == 0 for one in tensors):
         raise InputError(f"[{function}] expected tensors with rows, got one number")
     group, _ = process_set._use("allgather")
@@ -261,8 +49,8 @@ def _gather(function, tensors, name, process_set, waits=False, is_group=False):
                    for index, one in enumerate(tensors)]
         return (results, sizes) if waits else results if is_group else results[0]
 
-    return _begin(process_set, Call(
-        "allgather", _name(process_set, "allgather", name),
+    return begin(process_set, Call(
+        "allgather", name_of(process_set, "allgather", name),
         text_of(types, tuple(shape[1:] for shape in shapes), device), start,
         [one.shape[0] for one in tensors]), waits)
 
@@ -277,7 +65,7 @@ class _AllGather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         rank = ctx.process_set.rank()
-        averages = _AllReduce.apply(None, Average, 1.0, 1.0, ctx.process_set, True, *gradients)
+        averages = AllReduce.apply(None, Average, 1.0, 1.0, ctx.process_set, True, *gradients)
         own = [one.narrow(0, sum(rows[index] for rows in ctx.rows[:rank]), ctx.rows[rank][index])
                for index, one in enumerate(averages)]
         return None, None, *own
@@ -306,13 +94,13 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 
 
 def _broadcast(function, tensor, root_rank, name, process_set, in_place, waits=False):
-    target, = _dense(function, [tensor], in_place)
+    target, = dense(function, [tensor], in_place)
     group, _ = process_set._use("broadcast")
     root_rank = int(root_rank)
     if root_rank not in process_set.ranks:
         raise InputError(f"[{function}] expected a root among ranks {process_set.ranks}, got "
                          f"{root_rank}")
-    work = _plain(target)
+    work = plain(target)
     if not in_place:
         work = work.clone()
 
@@ -323,8 +111,8 @@ def _broadcast(function, tensor, root_rank, name, process_set, in_place, waits=F
                 target.copy_(work)
         return tensor if in_place else work
 
-    return _begin(process_set, Call("broadcast", _name(process_set, "broadcast", name),
-                                    text_of(*terms_of([work]), root_rank), start), waits)
+    return begin(process_set, Call("broadcast", name_of(process_set, "broadcast", name),
+                                   text_of(*terms_of([work]), root_rank), start), waits)
 
 
 class _Broadcast(torch.autograd.Function):
@@ -336,7 +124,7 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         root_rank, process_set = ctx.how
-        average = _AllReduce.apply(None, Average, 1.0, 1.0, process_set, False, gradient)
+        average = AllReduce.apply(None, Average, 1.0, 1.0, process_set, False, gradient)
         is_root = process_set.ranks[process_set.rank()] == root_rank
         return average if is_root else torch.zeros_like(average), None, None, None
 
@@ -364,7 +152,7 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_se
 
 
 def _exchange(function, tensor, splits, name, process_set, waits=False):
-    source, = _dense(function, [tensor])
+    source, = dense(function, [tensor])
     group, _ = process_set._use("alltoall")
     if source.dim() == 0:
         raise InputError(f"[{function}] expected a tensor with rows, got one number")
@@ -383,7 +171,7 @@ def _exchange(function, tensor, splits, name, process_set, waits=False):
         if len(parts) != group.size or min(parts) < 0 or sum(parts) > rows:
             raise InputError(f"[{function}] expected {group.size} splits that add up to at most "
                              f"{rows} rows, got {parts}")
-    source = _plain(source[:sum(parts)])
+    source = plain(source[:sum(parts)])
     types, (shape,), device = terms_of([source])
 
     def start(sizes):
@@ -392,8 +180,8 @@ def _exchange(function, tensor, splits, name, process_set, waits=False):
             received = received.to(splits.device)
         return result, received
 
-    return _begin(process_set, Call("alltoall", _name(process_set, "alltoall", name),
-                                    text_of(types, shape[1:], device), start, parts), waits)
+    return begin(process_set, Call("alltoall", name_of(process_set, "alltoall", name),
+                                   text_of(types, shape[1:], device), start, parts), waits)
 
 
 class _AllToAll(torch.autograd.Function):
@@ -431,8 +219,8 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
 
 def _reduce_parts(function, tensors, name, op, process_set, before, after, waits=False,
                   is_group=False):
-    op = _operation(function, None, op)
-    work = [_plain(one).clone() for one in _dense(function, tensors)]
+    op = operation_of(function, None, op)
+    work = [plain(one).clone() for one in dense(function, tensors)]
     if any(one.dim() == 0 for one in work):
         raise InputError(f"[{function}] expected tensors with rows, got one number")
     group, _ = process_set._use("reducescatter")
@@ -441,8 +229,8 @@ def _reduce_parts(function, tensors, name, op, process_set, before, after, waits
         results = [group.reduce_parts(one, op, before, after) for one in work]
         return results if is_group else results[0]
 
-    return _begin(process_set, Call(
-        "reducescatter", _name(process_set, "reducescatter", name),
+    return begin(process_set, Call(
+        "reducescatter", name_of(process_set, "reducescatter", name),
         text_of(*terms_of(work), int(op), float(before), float(after)), start), waits)
 
 
@@ -461,7 +249,7 @@ class _ReduceScatter(torch.autograd.Function):
 
 
 def _reduce_scatter(function, tensors, name, compression, op, process_set, before, after):
-    op = _operation(function, None, op)
+    op = operation_of(function, None, op)
     compressed = [compression.compress(one) for one in tensors]
     results = _ReduceScatter.apply(name, op, process_set, before, after,
                                    *[one for one, _ in compressed])
@@ -518,5 +306,5 @@ def join(device=-1):
 def barrier(process_set=global_process_set):
     """Returns when all ranks have called it."""
     group, _ = process_set._use("barrier")
-    _begin(process_set, Call("barrier", _name(process_set, "barrier", None), "[]",
+    begin(process_set, Call("barrier", name_of(process_set, "barrier", None), "[]",
                              lambda _sizes: group.wait_for_all()), True)
