@@ -104,9 +104,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"--nproc\" (ranks are started by mpirun -np N lockstep "
                 "train)"},
-        Refusal{"number_of_ranks_of_launch", "launch -np 2 -- true", 2,
+        Refusal{"number_of_ranks_of_launch", "launch -n 2 -- true", 2,
                 "command line] expected an option or command of lockstep launch (`lockstep launch "
-                "--help` lists them), got \"-np\" (did you mean --np?)"},
+                "--help` lists them), got \"-n\" (did you mean --np?)"},
         Refusal{"option_without_a_value", kTrain + "--resume", 2,
                 "command line] expected --resume auto|never|require, got the option without a "
                 "value"},

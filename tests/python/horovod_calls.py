@@ -166,6 +166,17 @@ def keep_kinds_of_numbers():
     assert hvd.allreduce_(weight) is weight
 
 
+def make_a_group_for_gpus():
+    """With Gloo in place of NCCL, which needs GPUs."""
+    torch.distributed.ProcessGroupNCCL = torch.distributed.ProcessGroupGloo
+    hvd.barrier()
+    group = hvd.global_process_set._group._make_gpu_backend()
+    ones = torch.ones(3)
+    group.allreduce([ones]).wait()
+    assert ones.tolist() == [size] * 3
+    hvd.barrier()
+
+
 def copy_objects():
     assert hvd.broadcast_object({"rank": rank}, 1) == {"rank": 1}
     assert hvd.allgather_object([rank] * rank) == [[each] * each for each in range(size)]
@@ -192,7 +203,8 @@ if len(sys.argv) > 1:
     optimizer.step()
     sys.exit()
 for use in (start_in_any_order, differ_and_continue, reduce_many_types, exchange, use_process_sets,
-            write_a_timeline, join_others, keep_kinds_of_numbers, copy_objects):
+            write_a_timeline, join_others, keep_kinds_of_numbers,
+            make_a_group_for_gpus, copy_objects):
     use()
 hvd.shutdown()
 if not hvd.mpi_enabled():

@@ -156,7 +156,7 @@ class _Job:
 
     def _gpu_backend(self, process_set):
         """NCCL of PyTorch, which is made at the first call with tensors on a GPU."""
-        def make(_tensor):
+        def make():
             if not dist.is_nccl_available():
                 raise InputError("[lockstep.torch] expected a PyTorch with NCCL for tensors on a "
                                  f"GPU, got {torch.__version__}")
