@@ -130,3 +130,5 @@ if "--models" in options:
             measure_size(size, 64)
 if backend != "optimizer":
     distributed.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # one in ten processes with Gloo aborts at its end
