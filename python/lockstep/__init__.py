@@ -44,3 +44,10 @@ __all__ = [
     "shutdown", "size", "still_at_work", "version",
 ]
 __version__ = version()
+
+
+def __getattr__(name):
+    if name == "run":
+        raise AttributeError("[lockstep] expected a program, got horovod.run(): start it with "
+                             "lockstep launch, mpirun, srun or torchrun")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

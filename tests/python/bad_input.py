@@ -1,4 +1,5 @@
 """A rank: what cannot be done is an error on this rank, or on all, and the next call works."""
+import importlib
 import re
 
 import lockstep
@@ -16,6 +17,10 @@ def refuses(kind, pattern, function, *arguments, **keywords):
 
 
 refuses(lockstep.InputError, r"expected lockstep.init\(\) first", lockstep.rank)
+for module in ("spark", "ray", "tensorflow", "mxnet"):
+    refuses(ImportError, f"lockstep.{module}. expected", importlib.import_module,
+            f"lockstep.{module}")
+refuses(AttributeError, "lockstep launch", getattr, lockstep, "run")
 refuses(lockstep.InputError, "--allreduce.*expected", lockstep.init, allreduce="fast")
 lockstep.init()
 rank, size = lockstep.rank(), lockstep.size()

@@ -33,8 +33,9 @@ def start_in_any_order():
 
 def differ_and_continue():
     for function, tensor, words in (
-            (hvd.allreduce, torch.ones(1 + rank), ("[[1]]", "[[2]]", "rank 0", "rank 1")),
-            (hvd.allgather, torch.ones(2, 1 + rank), ("[[1]]", "[[2]]")),
+            (hvd.allreduce, torch.ones(1 + rank),
+             ("float32 [1], cpu, Average", "float32 [2]", "rank 0", "rank 1")),
+            (hvd.allgather, torch.ones(2, 1 + rank), ("float32 [1]", "float32 [2]")),
             (hvd.allreduce, torch.ones(2, dtype=(torch.int32, torch.float64)[rank % 2]),
              ("int32", "float64"))):
         try:

@@ -132,7 +132,7 @@ def add_gradients_of_several_passes():
         assert "backward_passes_per_step" in str(error)
     else:
         raise AssertionError("a third pass was not refused")
-    optimizer.step()
+    refused("2.bias changed while it was reduced", optimizer.step)
 
 
 def reduce_once():
@@ -439,9 +439,31 @@ def refuse_bad_input():
     refused("defined for, got torch.uint16", hvd.allreduce, torch.ones(2, dtype=torch.uint16))
     refused("fp16, whose range", hvd.DistributedOptimizer, optimizer, op=hvd.Samples,
             compression=hvd.Compression.fp16)
+    for wrong, words in (({"backward_passes_per_step": 0}, "at least one backward pass"),
+                         ({"gradient_predivide_factor": 0}, "a positive"), ({"op": "sum"}, "'sum'"),
+                         ({"compression": "fp16"}, "one of Compression"),
+                         ({"process_set": [0]}, "a ProcessSet")):
+        refused(words, hvd.DistributedOptimizer, optimizer, **wrong)
+    refused("an optimizer, got", hvd.DistributedOptimizer, model)
+    refused("not wrapped yet", hvd.DistributedOptimizer, hvd.DistributedOptimizer(optimizer))
+    refused("op=Samples", hvd.DistributedOptimizer(optimizer).samples, 2)
+    refused("a number of samples", wrapped(model, op=hvd.Samples).samples, 1.5)
+    refused("expected a tensor, got float", hvd.allreduce, 3.0)
+    refused("model.state_dict(), got the model", hvd.broadcast_parameters, model, 0)
+    changed = wrapped(mlp())
+    own = changed.param_groups[0]["params"]
+    sum(one.sum() for one in own).backward()
+    nn.utils.clip_grad_norm_(own, 0.1)
+    refused("changed while it was reduced", changed.step)
+    groups = [{"params": [one]} for one in model.parameters()]
+    differs = torch.optim.SGD(groups if rank == 0 else model.parameters(), 0.1)
+    if rank > 0:
+        refused("groups of as many parameters", hvd.broadcast_optimizer_state, differs, 0)
+    else:
+        hvd.broadcast_optimizer_state(differs, 0)
     refused("on rank 0 that cannot", hvd.broadcast_object, lambda: 1)
     refused("that no other set has", hvd.add_process_set, range(size))
-    refused(f'[[{rank + 1 if rank == 0 else 1}]]' if rank == 0 else "[[2]]", hvd.allreduce,
+    refused("float32 [1], cpu, Average, 1.0, 1.0 on rank 0 and float32 [2]", hvd.allreduce,
             torch.ones(rank + 1 if rank < 2 else 1), name="differs")
     assert hvd.allreduce(ones, name="differs").sum() == 2
 

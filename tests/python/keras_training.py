@@ -76,7 +76,18 @@ assert model.optimizer.momentum == 0.9
 assert hvd.allreduce(rank, op=hvd.Sum) == size * (size - 1) / 2
 assert hvd.allgather(numpy.full((1,), rank)).tolist() == list(range(size))
 assert hvd.broadcast(float(rank), 1) == 1
-for wrong in ({"op": hvd.Max}, {"op": hvd.Sum, "gradient_predivide_factor": 2.0}):
+# Gradients that overflow on one rank are skipped on all.
+keras.config.set_dtype_policy("mixed_float16")
+model = model_of(7, hvd.DistributedOptimizer(sgd()))
+targets = numpy.zeros((STEPS * BATCH, 1))
+if rank == 0:
+    targets[:BATCH] = 1e30
+model.fit(mine, targets, BATCH, verbose=0, shuffle=False)
+assert model.optimizer.inner_optimizer.iterations.numpy() == STEPS - 1
+numpy.testing.assert_array_equal(model.get_weights()[0], hvd.broadcast(model.get_weights()[0], 0))
+keras.config.set_dtype_policy("float32")
+for wrong in ({"op": hvd.Max}, {"op": hvd.Sum, "gradient_predivide_factor": 2.0},
+              {"backward_passes_per_step": 2}):
     try:
         hvd.DistributedOptimizer(sgd(), **wrong)
     except ValueError as error:

@@ -53,7 +53,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._process_set = process_set
 
     def on_epoch_end(self, epoch, logs=None):
-        if logs:
+        if logs and self._process_set.included():
             names = sorted(logs)
             values = torch.tensor([float(logs[name]) for name in names], dtype=torch.float64)
             averages = hvd.allreduce(values, name="keras.metrics", process_set=self._process_set)

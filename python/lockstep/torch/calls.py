@@ -77,7 +77,7 @@ def reduction(name, tensors, how, finish):
     factor after.
     """
     terms = terms_of(tensors)
-    call = Call("allreduce", name, text_of(*terms, *how), finish)
+    call = Call("allreduce", name, text_of(*terms, how[0].name, *how[1:]), finish)
     call.tensors, call.types, call.how = tensors, terms[0], (*how, terms[2])
     return call
 
@@ -146,7 +146,8 @@ class Group:
         """The call of a rank that has joined."""
         if kind != "allreduce":
             return Call(kind, "", terms, lambda _sizes: self.wait_for_all())
-        types, shapes, device, *how = terms
+        types, shapes, device, op, *factors = terms
+        how = [Op[op], *factors]
         tensors = [neutral(shape, getattr(torch, types[index % len(types)]), device, how[0])
                    for index, shape in enumerate(shapes)]
         return reduction("", tensors, how, lambda _sizes: None)

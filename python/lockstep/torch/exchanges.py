@@ -231,7 +231,7 @@ def _reduce_parts(function, tensors, name, op, process_set, before, after, waits
 
     return begin(process_set, Call(
         "reducescatter", name_of(process_set, "reducescatter", name),
-        text_of(*terms_of(work), int(op), float(before), float(after)), start), waits)
+        text_of(*terms_of(work), op.name, float(before), float(after)), start), waits)
 
 
 class _ReduceScatter(torch.autograd.Function):

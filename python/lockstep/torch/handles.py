@@ -14,7 +14,11 @@ def operation_of(function, average, op):
         if op is not None:
             raise InputError(f"[{function}] expected `op` or `average`, got both")
         op = Average if average else Sum
-    op = Average if op is None else Op(op)
+    try:
+        op = Average if op is None else Op(op)
+    except ValueError:
+        raise InputError(f"[{function}] expected one of {', '.join(one.name for one in Op)}, got "
+                         f"{op!r}") from None
     if op == Adasum:
         raise InputError(f"[{function}] expected Average, Sum, Min, Max or Product, got Adasum, "
                          "which is not here; Average with a smaller learning rate is closest")
@@ -26,10 +30,15 @@ def operation_of(function, average, op):
 
 def plain(tensor):
     """The tensor, or a copy, with its elements one after another in memory."""
+    if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
+        return tensor
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def dense(function, tensors, in_place=False):
+    for one in tensors:
+        if not torch.is_tensor(one):
+            raise InputError(f"[{function}] expected a tensor, got {type(one).__name__}")
     tensors = [one.detach() if one.requires_grad else one for one in tensors]
     if not tensors:
         raise InputError(f"[{function}] expected tensors, got none")
@@ -38,7 +47,8 @@ def dense(function, tensors, in_place=False):
         if tensor.layout != torch.strided:
             raise InputError(f"[{function}] expected a dense tensor, got {tensor.layout}; use "
                              "sparse_allreduce_async()")
-        if in_place and torch._debug_has_internal_overlap(tensor) == 1:
+        if (in_place and not tensor.is_contiguous() and
+                torch._debug_has_internal_overlap(tensor) == 1):
             raise InputError(f"[{function}] expected a tensor whose elements are apart in memory, "
                              f"got one of shape {tuple(tensor.shape)} and strides "
                              f"{tensor.stride()}")

@@ -22,7 +22,7 @@ from .variables import name_ignored_variables, number_of
 __all__ = ["HostsUpdatedInterrupt", "ProcessSet", "add_process_set", "cross_rank", "cross_size",
            "global_process_set", "init", "is_homogeneous", "is_initialized", "local_rank",
            "local_size", "rank", "remove_process_set", "shutdown", "size", "start_timeline",
-           "stop_timeline"]
+           "still_at_work", "stop_timeline"]
 
 _PLACE_BYTES = 4096
 
@@ -277,6 +277,9 @@ def _communicator(comm):
     except ImportError:
         raise InputError("[init] expected mpi4py, with which a job of some ranks is made (or "
                          f"process sets, which need none), got ranks {ranks} without it") from None
+    if max(ranks) >= MPI.COMM_WORLD.size:
+        raise InputError(f"[init] expected ranks of mpirun, which has started "
+                         f"{MPI.COMM_WORLD.size}, got {ranks} (or use process sets)")
     return MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(ranks))
 
 
@@ -376,6 +379,12 @@ def cross_size():
 def is_homogeneous():
     """Whether all nodes have the same number of processes."""
     return in_job("is_homogeneous").is_homogeneous
+
+
+def still_at_work():
+    """lockstep.still_at_work(), for work of this rank while the others wait."""
+    in_job("still_at_work")
+    lockstep.still_at_work()
 
 
 def add_process_set(process_set):

@@ -23,6 +23,13 @@ class HorovodInternalError(RuntimeError):
     """Ranks differ in a call, or a rank was lost. With the name that Horovod gives it."""
 
 
+def readable(terms):
+    """The terms of a call, for a message: "float32 [2, 3], cpu, Average, 1.0, 1.0"."""
+    types, shapes, *others = json.loads(terms) or ([], [])
+    text = ", ".join([f"{'+'.join(types)} {'+'.join(map(str, shapes))}", *map(str, others)])
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
 class Call:
     """A call that was started.
 
@@ -293,7 +300,7 @@ class Negotiation:
             joined = [rank for rank in missing if rank in self._joined]
             if gone:
                 self._refuse(name, "all ranks in the call, got shutdown() of rank "
-                                   f"{self._ranks[gone[0]]}")
+                                   f"{self._ranks[gone[0]]} (had it fewer batches?)")
             elif joined and name.split(".", 1)[0] not in GO_ON:
                 self._refuse(name, "all ranks in the call, got join() of rank "
                                    f"{self._ranks[joined[0]]}: only {' and '.join(GO_ON)} go on "
@@ -328,8 +335,9 @@ class Negotiation:
         first, (terms, _) = min(ranks.items())
         for rank, (others, _) in ranks.items():
             if others != terms:
-                self._refuse(name, f"the same call on all ranks, got {terms} on rank "
-                                   f"{self._ranks[first]} and {others} on rank {self._ranks[rank]}")
+                self._refuse(name, f"the same call on all ranks, got {readable(terms)} on rank "
+                                   f"{self._ranks[first]} and {readable(others)} on rank "
+                                   f"{self._ranks[rank]}")
                 return None
         del self._announced[name]
         call = self._mine.pop(name, None)

@@ -1,5 +1,6 @@
 """Optimizers of PyTorch whose gradients are reduced while the backward pass runs."""
 import contextlib
+import numbers
 import warnings
 import weakref
 
@@ -9,8 +10,8 @@ from .._library import InputError
 from .calls import Op
 from .compression import Compression
 from .exchanges import sparse_allreduce_async
-from .handles import synchronize
-from .job import global_process_set, in_job
+from .handles import operation_of, synchronize
+from .job import ProcessSet, global_process_set, in_job
 from .negotiation import HorovodInternalError
 from .reductions import allreduce, reduce
 
@@ -52,6 +53,7 @@ class _DistributedOptimizer:
     def _forget(self):
         """As before a backward pass."""
         self._handles, self._passes_left = {}, {}
+        self._versions = {}  # of gradients that are reduced in place
         self._ready = {index: set() for index in self._members}
         self._waiting_bytes = 0
 
@@ -75,8 +77,11 @@ class _DistributedOptimizer:
         before each step(); before the backward pass if gradients are to be reduced while it runs. A
         rank without samples gives 0.
         """
-        if count < 0:
-            raise InputError(f"[samples] expected a number of samples, got {count}")
+        if not isinstance(count, numbers.Integral) or count < 0:
+            raise InputError(f"[samples] expected a number of samples, got {count!r}")
+        if self._op != Op.Samples:
+            raise InputError("[samples] expected a DistributedOptimizer with op=Samples, got one "
+                             f"with {self._op.name}")
         if self._handles and count != self._samples:
             raise InputError(f"[samples] expected {self._samples} again, with which gradients are "
                              f"being reduced, got {count}")
@@ -138,6 +143,8 @@ class _DistributedOptimizer:
                         self._after, self._process_set, is_group=True, wake=wake)
         for one, (tensor, context) in zip(dense, compressed):
             self._handles[one] = handle, tensor, context
+            if tensor is one.grad and tensor.is_contiguous():  # then only the program changes it
+                self._versions[one] = tensor._version
 
     def _reduce_sparse(self, parameter, gradient, name):
         if self._op not in (Op.Average, Op.Sum, Op.Samples) or self._before != 1:
@@ -190,6 +197,11 @@ class _DistributedOptimizer:
                 one.grad = handle()
             else:
                 synchronize(handle)
+                if self._versions.get(one, one.grad._version) != one.grad._version:
+                    raise InputError(
+                        "[DistributedOptimizer] expected gradients to be changed after "
+                        "optimizer.synchronize(), and step() within optimizer.skip_synchronize(), "
+                        f"got {self._parameter_names[one]} changed while it was reduced")
                 if one.grad.is_sparse:
                     one.grad = self._compression.decompress(travelled, context).to_sparse(
                         self._sparse_dims[one])
@@ -244,7 +256,8 @@ class _DistributedOptimizer:
         if self._handles:
             raise AssertionError(
                 "[DistributedOptimizer] expected step() or synchronize() before zero_grad(), got "
-                "gradients that are being reduced")
+                "gradients that are being reduced (with a GradScaler: optimizer.synchronize() "
+                "before its unscale_() or step(), which goes within optimizer.skip_synchronize())")
         return super(self.__class__, self).zero_grad(*arguments, **keywords)
 
     def add_param_group(self, param_group):
@@ -341,10 +354,21 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     Raises:
         InputError: an argument is invalid.
     """
-    op = Op(op)
-    if op not in (Op.Average, Op.Sum, Op.Samples, Op.Min, Op.Max, Op.Product):
-        raise InputError("[DistributedOptimizer] expected Average, Sum or Samples, got Adasum, "
-                         "which is not here; Average with a smaller learning rate is closest")
+    function = "DistributedOptimizer"
+    op = op if op == Op.Samples else operation_of(function, None, op)
+    for is_right, expected, got in (
+            (isinstance(optimizer, torch.optim.Optimizer), "an optimizer", optimizer),
+            (not hasattr(optimizer, "_distribute"), "an optimizer that is not wrapped yet",
+             "one that is"),
+            (hasattr(compression, "compress"), "one of Compression", compression),
+            (isinstance(process_set, ProcessSet), "a ProcessSet", process_set),
+            (backward_passes_per_step >= 1, "at least one backward pass",
+             backward_passes_per_step),
+            (gradient_predivide_factor > 0, "a positive gradient_predivide_factor",
+             gradient_predivide_factor),
+            (num_groups >= 0, "a number of groups", num_groups)):
+        if not is_right:
+            raise InputError(f"[{function}] expected {expected}, got {got}")
     if op == Op.Samples and compression is Compression.fp16:
         raise InputError("[DistributedOptimizer] expected Compression.none or bf16 with Samples, "
                          "got fp16, whose range is too small for sums over samples")

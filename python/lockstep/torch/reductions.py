@@ -41,7 +41,7 @@ def reduce(function, tensors, in_place, average, name, op, before, after, proces
         return results if is_group else results[0]
 
     return begin(process_set, reduction(name_of(process_set, "allreduce", name), work,
-                                        [int(op), float(before), float(after)], finish),
+                                        [op, float(before), float(after)], finish),
                  waits, wake)
 
 

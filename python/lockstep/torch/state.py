@@ -6,7 +6,7 @@ import torch
 from .._library import InputError
 from .exchanges import allgather, broadcast, broadcast_async_
 from .handles import synchronize
-from .job import global_process_set
+from .job import global_process_set, in_job
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state",
            "broadcast_parameters"]
@@ -20,6 +20,8 @@ def broadcast_parameters(params, root_rank):
             and a parameter.
         root_rank: the rank.
     """
+    if isinstance(params, torch.nn.Module):
+        raise InputError("[broadcast_parameters] expected model.state_dict(), got the model")
     params = sorted(params.items()) if isinstance(params, dict) else list(params)
     handles = []
     for one in params:
@@ -46,7 +48,7 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     if isinstance(optimizer, torch.optim.LBFGS):
         raise InputError("[broadcast_optimizer_state] expected an optimizer other than LBFGS, "
                          "whose state has no fixed shape")
-    is_root = root_rank == global_process_set.ranks[global_process_set.rank()]
+    is_root = root_rank == in_job("broadcast_optimizer_state").rank
     state = _copy(_plain_state(optimizer) if is_root else None, root_rank, "optimizer",
                   global_process_set, weights_only=True)
     if not is_root:
@@ -70,11 +72,12 @@ def _plain_state(optimizer):
 def _take(optimizer, state):
     """Changes the options in place, which a scheduler may have; state keeps its type."""
     groups, sent = optimizer.param_groups, state["param_groups"]
+    wanted, found = ([len(group["params"]) for group in one] for one in (sent, groups))
+    if wanted != found:
+        raise InputError("[broadcast_optimizer_state] expected groups of as many parameters as the "
+                         f"root has, {wanted}, got {found}")
     parameters = [one for group in groups for one in group["params"]]
     numbers = [number for group in sent for number in group["params"]]
-    if len(parameters) != len(numbers):
-        raise InputError("[broadcast_optimizer_state] expected as many parameters as the root has, "
-                         f"{len(numbers)}, got {len(parameters)}")
     for group, options in zip(groups, sent):
         group.update((name, value) for name, value in options.items() if name != "params")
     for parameter, number in zip(parameters, numbers):
@@ -90,7 +93,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 
 
 def _copy(obj, root_rank, name, process_set, weights_only):
-    is_root = root_rank == global_process_set.ranks[global_process_set.rank()]
+    is_root = root_rank == in_job("broadcast_object").rank
     data, problem = torch.empty(0, dtype=torch.uint8), None
     if is_root:
         try:
