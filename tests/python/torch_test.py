@@ -209,8 +209,8 @@ class Torch(unittest.TestCase):
         if MPIRUN:
             starts.append((2, MPIRUN))
         for program in ("horovod_training.py", "horovod_calls.py", "keras_training.py"):
-            if "keras" in program and subprocess.run([PYTHON, "-c", "import keras"],
-                                                     capture_output=True).returncode != 0:
+            if "keras" in program and run([PYTHON, "-c", "import keras"],
+                                          {"KERAS_BACKEND": "torch"})[0] != 0:
                 print(f"{PYTHON} has no keras")
                 continue
             for ranks, start in starts:
@@ -218,6 +218,8 @@ class Torch(unittest.TestCase):
                     output = self.assert_passes([*start, PYTHON, str(HERE / program)],
                                                 {"TIMELINE": os.path.join(place, "timeline")})
                     self.assertEqual(output.count("all right"), ranks, output)
+        output = self.assert_passes(torchrun(2, "horovod_training.py"))
+        self.assertEqual(output.count("all right"), 2, output)
         docs = (ROOT / "docs/python.md").read_text()
         example = re.search(r"<!-- file: horovod.py -->\n```python\n(.*?)```", docs, re.DOTALL)
         with tempfile.TemporaryDirectory() as place:

@@ -14,7 +14,7 @@ import time
 from .._library import CommunicationError, InputError, c
 
 LOOK = 1.0  # seconds after which a thread that waits looks for calls that do not go on
-PAUSE = 0.001  # seconds between cycles in which no call could be made
+PAUSE = 0.001  # seconds before a cycle of its thread, and after one that made no call
 GO_ON = ("allreduce", "barrier")  # without a rank that has joined
 MOST_NUMBERS = 1 << 16  # names that are sent as a number from the second time on
 
@@ -209,6 +209,8 @@ class Negotiation:
                     if self._failure is not None:
                         return
                     self._changed.wait(LOOK)  # calls of run() do not notify
+            if not self._is_leaving:
+                time.sleep(PAUSE)  # calls that are started at once are made together
             if not self._driver.acquire(timeout=LOOK):
                 self._look_at_stalls()
                 continue
