@@ -9,7 +9,23 @@ from torch.nn import functional
 
 NAMES = {nn.BatchNorm2d: {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean",
                           "running_var": "moving_variance"},
-         nn.LayerNorm: {"weight": "gamma", "bias": "beta"}, nn.Embedding: {"weight": "embeddings"}}
+         nn.LayerNorm: {"weight": "gamma", "bias": "beta"}, nn.Embedding: {"weight": "embeddings"},
+         nn.GroupNorm: {"weight": "gamma", "bias": "beta"}}
+
+
+class Scale(nn.Module):
+    """The scale and bias of channels."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        return x * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+NAMES[Scale] = {"weight": "gamma", "bias": "beta"}
 
 
 def channels_last(array):
@@ -66,6 +82,29 @@ def layer_cases():
     return modules | functions
 
 
+def further_cases():
+    """layer_cases() that were added later: their random numbers follow those of the others."""
+    image, vector = (5, 6, 4), (12,)
+    return {
+        "conv2d": ((7, 6, 4), nn.Conv2d(4, 6, 3, dilation=2, padding=2)),
+        "group_normalization": (image, nn.GroupNorm(2, 4)),
+        "scale": (image, Scale(4)),
+        "matmul": ((3, 4, 5), lambda x: x @ x.tanh().transpose(-1, -2)),
+        "multiply_by_channels": (image, lambda x: x * x.tanh().mean((1, 2), keepdim=True)),
+        "multiply_by_positions": (image, lambda x: x * x.tanh()[..., :1]),
+        "elu": (vector, lambda x: functional.elu(x, 0.75)),
+        "selu": (vector, functional.selu),
+        "mish": (vector, functional.mish),
+        "softplus": (vector, functional.softplus),
+        "softsign": (vector, functional.softsign),
+        "hard_swish": (vector, functional.hardswish),
+        "hard_sigmoid": (vector, functional.hardsigmoid),
+        "hard_tanh": (vector, lambda x: functional.hardtanh(x, -0.5, 2)),
+        "swish": (vector, lambda x: x * (1.702 * x).sigmoid()),
+        "rescaling": (vector, lambda x: 2 * x - 3)
+    }
+
+
 def randomize(module):
     with torch.no_grad():
         for name, array in module.state_dict().items():
@@ -113,8 +152,8 @@ def layer_values(layer, shape, function):
 
 def layers():
     torch.manual_seed(3)
-    return {f"{name}/{key}": array for name, case in layer_cases().items()
-            for key, array in layer_values(name, *case).items()}
+    return {f"{name}/{key}": array for cases in (layer_cases, further_cases)
+            for name, case in cases().items() for key, array in layer_values(name, *case).items()}
 
 
 def recurrent_layers():

@@ -71,7 +71,7 @@ TEST(NetworkJson, InputsNameALayerWithItsActivation) {
 
 TEST(NetworkJson, EveryOptionReachesItsLayer) {
   const Network conv = with_layers(
-      R"({"type": "conv2d", "filters": 6, "kernel": [3, 5], "strides": [1, 2], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"})");
+      R"({"type": "conv2d", "filters": 6, "kernel": [3, 5], "strides": [1, 2], "dilation": [2, 1], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"})");
   EXPECT_EQ(conv.output_shape(), Shape({8, 4, 6}));
   ASSERT_EQ(conv.parameters().entries().size(), 1u);
   EXPECT_EQ(conv.parameters().entries()[0].shape, Shape({6, 3, 5, 2}));
@@ -162,16 +162,18 @@ TEST(NetworkJson, RejectsDataOfAnotherShape) {
 }
 
 TEST(NetworkJson, RejectsAnUnknownLayerWithTheNearest) {
-  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
-              ::testing::AllOf(
-                  ::testing::StartsWith(
-                      "[net.json: layer 1 (dens)] expected \"type\" to be "
-                      "one of conv2d, conv1d, depthwise_conv2d, conv2d_transpose, dense, "
-                      "batch_normalization, layer_normalization, rms_normalization, relu, "),
-                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, cropping1d, "
-                            "concatenate, multiply, add, max_pool2d, average_pool2d,"),
-                  ::testing::EndsWith(" global_average_pooling1d, got \"dens\" (did you mean "
-                                      "dense?)")));
+  EXPECT_THAT(
+      refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
+      ::testing::AllOf(
+          ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
+                                "one of conv2d, conv1d, depthwise_conv2d, conv2d_transpose, dense, "
+                                "batch_normalization, layer_normalization, rms_normalization, "
+                                "group_normalization, scale, "
+                                "relu, "),
+          HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, cropping1d, "
+                    "concatenate, multiply, add, matmul, max_pool2d, average_pool2d,"),
+          ::testing::EndsWith(" global_average_pooling1d, got \"dens\" (did you mean "
+                              "dense?)")));
 }
 
 TEST(NetworkJson, RejectsAnUnknownKeyWithTheNearest) {
@@ -513,13 +515,21 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "global_average_pooling1d", "name": "ac", "inputs": ["ab"]},
     {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1], "interpolation": "bilinear"},
     {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
-    {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
+    {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "dilation": [1, 2], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
     {"type": "attention", "name": "aa", "inputs": ["q"], "heads": 11, "key_value_heads": 1, "causal": true, "rotary": 10000},
     {"type": "additive_attention", "name": "af", "inputs": ["q", "q", "q"]},
     {"type": "cropping1d", "name": "ad", "inputs": ["q"], "cropping": [0, 17]},
     {"type": "dense", "name": "ae", "inputs": ["ad"], "units": 2, "use_bias": true, "initializer": "zeros", "stddev": 0.25},
-    {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
+    {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "dilation": 3, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"},
+    {"type": "silu", "name": "ba", "inputs": ["q"], "beta": 0.5},
+    {"type": "elu", "name": "bb", "inputs": ["q"], "alpha": 0.5},
+    {"type": "hard_sigmoid", "name": "bc", "inputs": ["q"], "slope": 0.25, "offset": 0.125},
+    {"type": "hard_tanh", "name": "bd", "inputs": ["q"], "min_value": -0.5, "max_value": 0.25},
+    {"type": "rescaling", "name": "be", "inputs": ["q"], "scale": 0.25, "offset": -0.5},
+    {"type": "group_normalization", "name": "bf", "inputs": ["q"], "groups": 4, "epsilon": 0.25, "scale": false, "center": true},
+    {"type": "scale", "name": "bg", "inputs": ["q"], "use_scale": true, "use_bias": false, "trainable": false},
+    {"type": "matmul", "name": "bh", "inputs": ["ba", "bb"], "transpose_b": true})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

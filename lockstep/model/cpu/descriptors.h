@@ -12,13 +12,14 @@ using dnnl::memory;
 using dnnl::primitive_attr;
 using dnnl::prop_kind;
 
-/// A convolution without dilation. A `bias` without dimensions means no bias.
+/// A convolution. A `bias` without dimensions means no bias.
 struct ConvolutionArrays {
   memory::desc source;
   memory::desc weights;
   memory::desc bias;
   memory::desc target;
   memory::dims strides;
+  memory::dims dilates;  ///< pixels between neighboring elements of a window
   memory::dims padding_before;
   memory::dims padding_after;
 };

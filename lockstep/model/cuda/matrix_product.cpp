@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "lockstep/base/error.h"
 
@@ -37,6 +38,18 @@ cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64
   return made;
 }
 
+// Makes `made` the first of `count` matrices, one after the other.
+void repeat(cublasLtMatrixLayout_t made, std::int64_t count, std::int64_t elements,
+            const std::string& description) {
+  const auto batch = static_cast<std::int32_t>(count);
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                         sizeof(batch)),
+        description);
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                         &elements, sizeof(elements)),
+        description);
+}
+
 cublasLtEpilogue_t epilogue(const ProductSpec& spec) {
   if (spec.bias) return spec.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return spec.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
@@ -53,8 +66,9 @@ bool is_refusal(cublasStatus_t status) {
 MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
     : context_(context),
       spec_(spec),
-      description_(fmt::format("a product [{}, {}] x [{}, {}] in {}", spec.rows, spec.inner,
-                               spec.inner, spec.columns, to_string(context.options().precision))) {
+      description_(fmt::format("{} products [{}, {}] x [{}, {}] in {}", spec.products, spec.rows,
+                               spec.inner, spec.inner, spec.columns,
+                               to_string(context.options().precision))) {
   const bool may_round =
       context.options().precision == Precision::float32 && context.options().tf32;
   cublasLtMatmulDesc_t operation = nullptr;
@@ -78,6 +92,12 @@ MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
                   : layout(type, spec.rows, spec.inner, description_, spec.left_stride));
   result_.reset(layout(spec.result_is_float32 ? CUDA_R_32F : type, spec.rows, spec.columns,
                        description_, spec.result_stride));
+  if (spec.products > 1) {
+    LOCKSTEP_CHECK_OP(spec.products, <=, std::numeric_limits<std::int32_t>::max());
+    repeat(left_.get(), spec.products, spec.rows * spec.inner, description_);
+    repeat(right_.get(), spec.products, spec.inner * spec.columns, description_);
+    repeat(result_.get(), spec.products, spec.rows * spec.columns, description_);
+  }
   choose();
 }
 

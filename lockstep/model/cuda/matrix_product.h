@@ -24,6 +24,7 @@ struct ProductSpec {
   bool relu = false;
   std::int64_t left_stride = 0;    ///< elements from a stored row of left to the next; 0: no gap
   std::int64_t result_stride = 0;  ///< elements from a result row to the next; 0: no gap
+  std::int64_t products = 1;       ///< how many, if matrices follow one another without gaps
 };
 
 /// One product. Its algorithm is the first proposal of cuBLASLt's heuristics that cuBLASLt runs.

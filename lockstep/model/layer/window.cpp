@@ -16,6 +16,11 @@ constexpr auto kPaddings = enum_names<Padding>(
 constexpr auto kInterpolations = enum_names<Interpolation>(
     {{Interpolation::nearest, "nearest"}, {Interpolation::bilinear, "bilinear"}});
 
+// The pixels from the first to the last element of a window.
+std::int64_t spanned(std::int64_t kernel, std::int64_t dilation) {
+  return (kernel - 1) * dilation + 1;
+}
+
 struct Axis {
   std::int64_t output = 0;
   std::int64_t before = 0;
@@ -56,9 +61,11 @@ std::string_view to_string(Interpolation interpolation) {
 }
 
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
-                               Padding padding) {
-  const Axis vertical = slide(input[0], kernel.height, strides.height, padding);
-  const Axis horizontal = slide(input[1], kernel.width, strides.width, padding);
+                               Padding padding, Extent2D dilation) {
+  const Axis vertical =
+      slide(input[0], spanned(kernel.height, dilation.height), strides.height, padding);
+  const Axis horizontal =
+      slide(input[1], spanned(kernel.width, dilation.width), strides.width, padding);
   return {.height = input[0],
           .width = input[1],
           .channels = input[2],
@@ -71,27 +78,39 @@ WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D str
           .pad_top = vertical.before,
           .pad_bottom = vertical.after,
           .pad_left = horizontal.before,
-          .pad_right = horizontal.after};
+          .pad_right = horizontal.after,
+          .dilation_height = dilation.height,
+          .dilation_width = dilation.width};
 }
 
-void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides) {
+void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides,
+                  Extent2D dilation) {
   constexpr std::int64_t kMaxPixels = std::int64_t{1} << 30;
   if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
     context.refuse("expected a positive window and stride",
                    fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height,
                                kernel.width, strides.height, strides.width));
-  if (kernel.height > kMaxPixels / kernel.width)
+  if (std::min(dilation.height, dilation.width) <= 0)
+    context.refuse("expected a positive dilation",
+                   fmt::format("got {}x{}", dilation.height, dilation.width));
+  const bool is_far =
+      dilation.height > kMaxPixels / kernel.height || dilation.width > kMaxPixels / kernel.width;
+  if (is_far ||
+      spanned(kernel.height, dilation.height) > kMaxPixels / spanned(kernel.width, dilation.width))
     context.refuse("expected a window of at most 2^30 pixels",
-                   fmt::format("got {}x{}", kernel.height, kernel.width));
+                   fmt::format("got {}x{}, with a dilation of {}x{}", kernel.height, kernel.width,
+                               dilation.height, dilation.width));
 }
 
 WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
-                               Extent2D strides, Padding padding) {
-  check_window(context, kernel, strides);
-  const WindowGeometry geometry = window_geometry(input, kernel, strides, padding);
+                               Extent2D strides, Padding padding, Extent2D dilation) {
+  check_window(context, kernel, strides, dilation);
+  const WindowGeometry geometry = window_geometry(input, kernel, strides, padding, dilation);
   if (geometry.output_height <= 0 || geometry.output_width <= 0)
-    context.refuse(fmt::format("expected an image of at least {}x{}", kernel.height, kernel.width),
-                   fmt::format("got {}", to_string(input)));
+    context.refuse(
+        fmt::format("expected an image of at least {}x{}", spanned(kernel.height, dilation.height),
+                    spanned(kernel.width, dilation.width)),
+        fmt::format("got {}", to_string(input)));
   return geometry;
 }
 

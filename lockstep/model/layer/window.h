@@ -39,30 +39,37 @@ std::string_view to_string(
 
 /// A window applied to an image: output extents and the zeros around the input.
 struct WindowGeometry {
-  std::int64_t height = 0;         ///< input height in pixels
-  std::int64_t width = 0;          ///< input width in pixels
-  std::int64_t channels = 0;       ///< input channels
-  std::int64_t kernel_height = 0;  ///< window height in pixels
-  std::int64_t kernel_width = 0;   ///< window width in pixels
-  std::int64_t stride_height = 0;  ///< vertical distance between windows in pixels
-  std::int64_t stride_width = 0;   ///< horizontal distance between windows in pixels
-  std::int64_t output_height = 0;  ///< output height in windows
-  std::int64_t output_width = 0;   ///< output width in windows
-  std::int64_t pad_top = 0;        ///< rows of zeros above
-  std::int64_t pad_bottom = 0;     ///< rows of zeros below
-  std::int64_t pad_left = 0;       ///< columns of zeros on the left
-  std::int64_t pad_right = 0;      ///< columns of zeros on the right
+  std::int64_t height = 0;           ///< input height in pixels
+  std::int64_t width = 0;            ///< input width in pixels
+  std::int64_t channels = 0;         ///< input channels
+  std::int64_t kernel_height = 0;    ///< window height in pixels
+  std::int64_t kernel_width = 0;     ///< window width in pixels
+  std::int64_t stride_height = 0;    ///< vertical distance between windows in pixels
+  std::int64_t stride_width = 0;     ///< horizontal distance between windows in pixels
+  std::int64_t output_height = 0;    ///< output height in windows
+  std::int64_t output_width = 0;     ///< output width in windows
+  std::int64_t pad_top = 0;          ///< rows of zeros above
+  std::int64_t pad_bottom = 0;       ///< rows of zeros below
+  std::int64_t pad_left = 0;         ///< columns of zeros on the left
+  std::int64_t pad_right = 0;        ///< columns of zeros on the right
+  std::int64_t dilation_height = 1;  ///< vertical distance between elements of a window in pixels
+  std::int64_t dilation_width = 1;   ///< horizontal distance between elements of a window in pixels
+
+  /// Whether some elements of a window are not neighbors in the input.
+  constexpr bool is_dilated() const { return dilation_height > 1 || dilation_width > 1; }
 };
 
-/// Refuses, through `context`, extents that are not positive, and windows of more than 2^30 pixels.
-void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides);
+/// Refuses, through `context`, extents that are not positive, and windows that span more than 2^30
+/// pixels.
+void check_window(const BuildContext& context, Extent2D kernel, Extent2D strides,
+                  Extent2D dilation = 1);
 
 /// Refuses, through `context`, like check_window(), and also windows larger than the padded input.
 WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
-                               Extent2D strides, Padding padding);
+                               Extent2D strides, Padding padding, Extent2D dilation = 1);
 
 /// window_geometry() without checks, for shapes that build() has accepted.
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
-                               Padding padding);
+                               Padding padding, Extent2D dilation = 1);
 
 }  // namespace lockstep::inline v0::model

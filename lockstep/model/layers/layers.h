@@ -18,14 +18,19 @@
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/hard_activations.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/elementwise/relu6.h"
+#include "lockstep/model/layers/elementwise/rescaling.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
+#include "lockstep/model/layers/elementwise/smooth_activations.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
 #include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/embedding/positional_embedding.h"
+#include "lockstep/model/layers/group_normalization/group_normalization.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
+#include "lockstep/model/layers/matmul/matmul.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
@@ -78,14 +83,25 @@ inline constexpr std::tuple kLayers{
     Registration<BatchNormalization>{"batch_normalization"},
     Registration<LayerNormalization>{"layer_normalization"},
     Registration<RMSNormalization>{"rms_normalization"},
+    Registration<GroupNormalization>{"group_normalization"},
+    Registration<Scale>{"scale"},
     Registration<ReLU>{.name = "relu", .is_activation = true},
     Registration<ReLU6>{.name = "relu6", .is_activation = true},
     Registration<LeakyReLU>{.name = "leaky_relu", .is_activation = true},
+    Registration<ELU>{.name = "elu", .is_activation = true},
+    Registration<SELU>{.name = "selu", .is_activation = true},
     Registration<GELU>{.name = "gelu", .is_activation = true},
     Registration<SiLU>{.name = "silu", .is_activation = true},
+    Registration<Mish>{.name = "mish", .is_activation = true},
+    Registration<HardSwish>{.name = "hard_swish", .is_activation = true},
+    Registration<HardSigmoid>{.name = "hard_sigmoid", .is_activation = true},
+    Registration<HardTanh>{.name = "hard_tanh", .is_activation = true},
+    Registration<Softplus>{.name = "softplus", .is_activation = true},
+    Registration<Softsign>{.name = "softsign", .is_activation = true},
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
+    Registration<Rescaling>{"rescaling"},
     Registration<FakeQuantize>{"fake_quantize"},
     Registration<Embedding>{"embedding"},
     Registration<Attention>{"attention"},
@@ -104,6 +120,7 @@ inline constexpr std::tuple kLayers{
     Registration<Concatenate>{"concatenate"},
     Registration<Multiply>{"multiply"},
     Registration<Add>{"add"},
+    Registration<MatMul>{"matmul"},
     Registration<MaxPool2D>{"max_pool2d"},
     Registration<AveragePool2D>{"average_pool2d"},
     Registration<UpSampling2D>{"up_sampling2d"},

@@ -117,6 +117,24 @@ const PointwiseCase kPointwiseCases[] = {
      R"("type": "gelu", "approximate": true)"},
     {"relu6", [](double x) { return std::clamp(x, 0.0, 6.0); }, R"("type": "relu6")", 1e-3f},
     {"leaky_relu", [](double x) { return x > 0 ? x : 0.3 * x; }, R"("type": "leaky_relu")", 1e-3f},
+    {"elu", [](double x) { return x > 0 ? x : std::expm1(x); }, R"("type": "elu")", 1e-3f},
+    {"selu",
+     [](double x) { return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * std::expm1(x)); },
+     R"("type": "selu")", 1e-3f},
+    {"softplus", [](double x) { return std::log1p(std::exp(-std::abs(x))) + std::max(x, 0.0); }},
+    {"softsign", [](double x) { return x / (1 + std::abs(x)); }},
+    {"mish",
+     [](double x) { return x * std::tanh(std::log1p(std::exp(-std::abs(x))) + std::max(x, 0.0)); }},
+    {"hard_sigmoid", [](double x) { return std::clamp(x / 6 + 0.5, 0.0, 1.0); },
+     R"("type": "hard_sigmoid")", 1e-3f},
+    {"hard_swish", [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); },
+     R"("type": "hard_swish")", 1e-3f},
+    {"hard_tanh", [](double x) { return std::clamp(x, -1.5, 6.0); },
+     R"("type": "hard_tanh", "min_value": -1.5, "max_value": 6)", 1e-3f},
+    {"swish", [](double x) { return x / (1 + std::exp(-1.702 * x)); },
+     R"("type": "silu", "beta": 1.702)"},
+    {"rescaling", [](double x) { return 1.5 * x - 2; },
+     R"("type": "rescaling", "scale": 1.5, "offset": -2)"},
     {"leaky_relu_of_another_slope", [](double x) { return x > 0 ? x : 0.125 * x; },
      R"("type": "leaky_relu", "negative_slope": 0.125)", 1e-3f},
 };
@@ -354,7 +372,25 @@ TEST(MultiplyLayer, RefusesShapesThatDiffer) {
   EXPECT_EQ(input_error_of([&] {
               network.add(Multiply(), {flat, kInput});
             }),
-            "[layer multiply (multiply)] expected inputs of one shape, got [12] and [2, 2, 3]");
+            "[layer multiply (multiply)] expected inputs of one shape, or one with the extent 1 "
+            "along neighboring axes, got [12] and [2, 2, 3]");
+}
+
+TEST(MultiplyLayer, RepeatsTheSmallerInput) {
+  const auto broadcast = [](const Shape& a, const Shape& b) {
+    const auto found = broadcast_of(a, b, 2);
+    return found ? std::vector<std::int64_t>{found->outer, found->repeats, found->inner,
+                                             static_cast<std::int64_t>(found->larger_input)}
+                 : std::vector<std::int64_t>{};
+  };
+  EXPECT_THAT(broadcast({4, 5, 3}, {1, 1, 3}), ElementsAre(2, 20, 3, 0));
+  EXPECT_THAT(broadcast({4, 1, 1}, {4, 5, 3}), ElementsAre(8, 15, 1, 1));
+  EXPECT_THAT(broadcast({4, 5, 3}, {4, 1, 3}), ElementsAre(8, 5, 3, 0));
+  EXPECT_THAT(broadcast({1, 5, 1, 3}, {1, 1, 1, 3}), ElementsAre(2, 5, 3, 0));
+  EXPECT_THAT(broadcast({4, 5}, {4, 5}), ElementsAre(40, 1, 1, 0));
+  EXPECT_THAT(broadcast({4, 5, 3}, {1, 5, 1}), ElementsAre());  // would need two loops
+  EXPECT_THAT(broadcast({4, 5, 3}, {1, 5, 2}), ElementsAre());
+  EXPECT_THAT(broadcast({4, 1}, {1, 4}), ElementsAre());
 }
 
 TEST(SoftmaxLayer, ComputesProbabilities) {

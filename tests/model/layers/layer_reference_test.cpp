@@ -119,49 +119,117 @@ TEST_P(LayerReference, MatchesPyTorch) {
   expect_the_reference_of_features(LayerFile(GetParam().name), GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LayerReference,
-    ::testing::Values(
-        layer_case("conv1d", Conv1D({.filters = 6,
-                                     .kernel = 3,
-                                     .strides = 2,
-                                     .padding = Padding::symmetric,
-                                     .groups = 2})),
-        layer_case("depthwise_conv2d", DepthwiseConv2D({.kernel = 3,
-                                                        .strides = 2,
-                                                        .padding = Padding::symmetric,
-                                                        .depth_multiplier = 2})),
-        layer_case("conv2d_transpose",
-                   Conv2DTranspose(
-                       {.filters = 5, .kernel = 3, .strides = 2, .padding = Padding::symmetric})),
-        LayerCase{"batch_normalization",
-                  [](Network& network) {
-                    network.add(BatchNormalization());
-                    const std::vector<std::string> all = {"batch_normalization/*"};
-                    network.freeze(all);
-                  }},
-        layer_case("layer_normalization", LayerNormalization()),
-        layer_case("average_pool2d",
-                   AveragePool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric})),
-        layer_case("max_pool2d",
-                   MaxPool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric})),
-        layer_case("global_average_pooling2d", GlobalAveragePooling2D()),
-        layer_case("global_max_pooling2d", GlobalMaxPooling2D()),
-        layer_case("up_sampling2d", UpSampling2D({.size = {2, 3}})),
-        layer_case("bilinear_up_sampling2d",
-                   UpSampling2D({.size = {2, 3}, .interpolation = Interpolation::bilinear})),
-        layer_case("zero_padding2d", ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})),
-        layer_case("permute", Permute({.dims = {3, 1, 2}})),
-        layer_case("reshape", Reshape({.shape = {10, 12}})),
-        two_input_case("concatenate", Concatenate({.axis = 1})),
-        two_input_case("multiply", Multiply()), two_input_case("add", Add()),
-        layer_case("relu", ReLU()), layer_case("relu6", ReLU6()),
-        layer_case("leaky_relu", LeakyReLU()), layer_case("gelu", GELU()),
-        layer_case("approximate_gelu", GELU({.approximate = true})), layer_case("silu", SiLU()),
-        layer_case("sigmoid", Sigmoid()), layer_case("softmax", Softmax()),
-        layer_case("tanh", Tanh()),
-        layer_case("fake_quantize", FakeQuantize({.scale = 0.015625f, .zero_point = 10}))),
-    name_of_layer);
+INSTANTIATE_TEST_SUITE_P(All, LayerReference,
+                         ::
+                             testing::Values(layer_case("conv1d",
+                                                        Conv1D({.filters = 6,
+                                                                .kernel = 3,
+                                                                .strides = 2,
+                                                                .padding = Padding::symmetric,
+                                                                .groups = 2})),
+                                             layer_case(
+                                                 "depthwise_conv2d",
+                                                 DepthwiseConv2D({.kernel = 3,
+                                                                  .strides = 2,
+                                                                  .padding = Padding::symmetric,
+                                                                  .depth_multiplier = 2})),
+                                             layer_case(
+                                                 "conv2d_transpose",
+                                                 Conv2DTranspose({.filters = 5,
+                                                                  .kernel = 3,
+                                                                  .strides = 2,
+                                                                  .padding = Padding::symmetric})),
+                                             LayerCase{"batch_normalization",
+                                                       [](Network& network) {
+                                                         network.add(BatchNormalization());
+                                                         const std::vector<std::string> all = {
+                                                             "batch_normalization/*"};
+                                                         network.freeze(all);
+                                                       }},
+                                             layer_case("layer_normalization",
+                                                        LayerNormalization()),
+                                             layer_case(
+                                                 "average_pool2d",
+                                                 AveragePool2D({.pool = 3,
+                                                                .strides = 2,
+                                                                .padding = Padding::symmetric})),
+                                             layer_case("max_pool2d",
+                                                        MaxPool2D({.pool = 3,
+                                                                   .strides = 2,
+                                                                   .padding = Padding::symmetric})),
+                                             layer_case("global_average_pooling2d",
+                                                        GlobalAveragePooling2D()),
+                                             layer_case("global_max_pooling2d",
+                                                        GlobalMaxPooling2D()),
+                                             layer_case("up_sampling2d",
+                                                        UpSampling2D({.size = {2, 3}})),
+                                             layer_case(
+                                                 "bilinear_up_sampling2d", UpSampling2D({.size =
+                                                                                             {2, 3},
+                                                                                         .interpolation =
+                                                                                             Interpolation::bilinear})),
+                                             layer_case(
+                                                 "zero_padding2d", ZeroPadding2D({.top = 1,
+                                                                                  .bottom = 2,
+                                                                                  .left = 0,
+                                                                                  .right = 3})),
+                                             layer_case("permute", Permute({.dims = {3, 1, 2}})),
+                                             layer_case("reshape", Reshape({.shape = {10, 12}})),
+                                             two_input_case("concatenate",
+                                                            Concatenate({.axis = 1})),
+                                             two_input_case("multiply", Multiply()),
+                                             two_input_case("add", Add()), layer_case("relu", ReLU()),
+                                             layer_case("relu6", ReLU6()), layer_case("leaky_relu", LeakyReLU()),
+                                             layer_case("gelu", GELU()),
+                                             layer_case("approximate_gelu",
+                                                        GELU({.approximate = true})),
+                                             layer_case("silu", SiLU()),
+                                             layer_case("sigmoid", Sigmoid()),
+                                             layer_case("softmax", Softmax()),
+                                             layer_case("tanh", Tanh()),
+                                             layer_case(
+                                                 "fake_quantize", FakeQuantize({.scale = 0.015625f,
+                                                                                .zero_point = 10})),
+                                             layer_case("conv2d",
+                                                        Conv2D({.filters = 6,
+                                                                .dilation = 2,
+                                                                .padding = Padding::symmetric})),
+                                             layer_case("group_normalization", GroupNormalization(
+                                                                                   {.groups = 2})),
+                                             layer_case("scale", Scale()), two_input_case("matmul", MatMul({.transpose_b = true})),
+                                             LayerCase{"multiply_by_channels",
+                                                       [](Network& network) {
+                                                         const NodeId input = network.last();
+                                                         network.add(Tanh());
+                                                         network.add(GlobalAveragePooling2D());
+                                                         const NodeId weights = network.add(
+                                                             Reshape({.shape = {1, 1, 4}}));
+                                                         network.add(Multiply(), {weights, input});
+                                                       }},
+                                             LayerCase{"multiply_by_positions",
+                                                       [](Network& network) {
+                                                         const NodeId input = network.last();
+                                                         network.add(Tanh());
+                                                         network.add(Permute({.dims = {3, 1, 2}}));
+                                                         network.add(Reshape({.shape = {4, 30}}));
+                                                         network.add(
+                                                             Cropping1D({.before = 0, .after = 3}));
+                                                         const NodeId weights = network.add(
+                                                             Reshape({.shape = {5, 6, 1}}));
+                                                         network.add(Multiply(), {input, weights});
+                                                       }},
+                                             layer_case("elu", ELU({.alpha = 0.75f})),
+                                             layer_case("selu", SELU()), layer_case("mish", Mish()),
+                                             layer_case("softplus", Softplus()),
+                                             layer_case("softsign", Softsign()),
+                                             layer_case("hard_swish", HardSwish()),
+                                             layer_case("hard_sigmoid", HardSigmoid()),
+                                             layer_case("hard_tanh", HardTanh({.min_value = -0.5f,
+                                                                               .max_value = 2})),
+                                             layer_case("swish", SiLU({.beta = 1.702f})),
+                                             layer_case("rescaling",
+                                                        Rescaling({.scale = 2, .offset = -3}))),
+                         name_of_layer);
 
 class RecurrentReference : public ::testing::TestWithParam<LayerCase> {};
 

@@ -177,6 +177,74 @@ std::vector<AgreementCase> layer_cases() {
          network.add(UpSampling2D({.size = {2, 5}, .interpolation = Interpolation::bilinear}));
          return ended(std::move(network));
        }},
+      {"dilated_convolution",
+       [] {
+         return layer_network(Conv2D({.filters = 6, .dilation = 2, .padding = Padding::same}));
+       }},
+      {"dilated_convolution_of_rows",
+       [] {
+         Network network({9, 3});
+         network.add(Conv1D({.filters = 6, .dilation = 3}));
+         network.add(Conv1D({.filters = 4, .kernel = 2, .dilation = 2}));
+         return ended(std::move(network));
+       }},
+      {"group_normalization",
+       [] {
+         Network network = image_network();
+         network.add(Conv2D({.filters = 70, .kernel = 1}));
+         network.add(GroupNormalization({.groups = 5}));
+         return ended(std::move(network));
+       }},
+      {"instance_normalization_without_weights",
+       [] {
+         return layer_network(GroupNormalization({.groups = 4, .scale = false, .center = false}));
+       }},
+      {"scale", [] { return layer_network(Scale()); }},
+      {"scale_without_bias", [] { return layer_network(Scale({.use_bias = false})); }},
+      {"bias_of_channels", [] { return layer_network(Scale({.use_scale = false})); }},
+      {"product_with_channels",
+       [] {
+         Network network = image_network();
+         const NodeId image = network.add(Conv2D({.filters = 40, .kernel = 1}));
+         network.add(GlobalAveragePooling2D());
+         network.add(Dense({.units = 40}));
+         const NodeId weights = network.add(Reshape({.shape = {1, 1, 40}}));
+         network.add(Multiply(), {image, weights});
+         return ended(std::move(network));
+       }},
+      {"product_with_positions",
+       [] {
+         Network network = image_network();
+         const NodeId image = network.add(Conv2D({.filters = 4, .kernel = 1}));
+         const NodeId weights = network.add(Conv2D({.filters = 1, .kernel = 1}));
+         network.add(Multiply(), {weights, image});
+         return ended(std::move(network));
+       }},
+      {"products_of_matrices",
+       [] {
+         Network network({3, 4, 6});
+         const NodeId left = network.add(Dense({.units = 5}), {kInput});
+         const NodeId right = network.add(Dense({.units = 5}), {kInput});
+         const NodeId scores = network.add(MatMul({.transpose_b = true}), {left, right});
+         network.add(MatMul(), {network.add(Softmax(), {scores}), right});
+         return ended(std::move(network));
+       }},
+      {"activations",
+       [] {
+         Network network({40});
+         network.add(Dense({.units = 31}));
+         network.add(ELU({.alpha = 0.5f}));
+         network.add(SELU());
+         network.add(Softplus());
+         network.add(Rescaling({.scale = 3, .offset = -2}));
+         network.add(Mish());
+         network.add(HardSwish());
+         network.add(Softsign());
+         network.add(HardSigmoid({.slope = 0.4f}));
+         network.add(SiLU({.beta = 1.702f}));
+         network.add(HardTanh({.min_value = 0, .max_value = 0.6f}));
+         return ended(std::move(network));
+       }},
       {"dropout", [] { return layer_network(Dropout({.rate = 0.3f})); }},
       {"batch_normalization", [] { return layer_network(BatchNormalization()); }},
       {"batch_normalization_relu",

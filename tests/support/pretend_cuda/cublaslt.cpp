@@ -66,6 +66,8 @@ cublasStatus_t check(const Product& p) {
   if (p.depth() != p.depth_of_b() || p.d.rows != p.rows() || p.d.columns != p.columns() ||
       p.c.rows != p.d.rows || p.c.columns != p.d.columns)
     return CUBLAS_STATUS_INVALID_VALUE;
+  for (const Layout* layout : {&p.a, &p.b, &p.c})
+    if (layout->batch != p.d.batch) return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_kernels(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool is_known = p.has(CUBLASLT_EPILOGUE_DEFAULT) || p.adds_bias() || p.clips();
   return is_known ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -90,8 +92,10 @@ std::uint64_t key_of(const Product& p) {
   std::uint64_t key = 14695981039346656037U;
   const auto mix = [&](std::uint64_t value) { key = (key ^ value) * 1099511628211U; };
   for (const Layout* layout : {&p.a, &p.b, &p.c, &p.d})
-    for (const std::uint64_t value : {static_cast<std::uint64_t>(layout->type), layout->rows,
-                                      layout->columns, static_cast<std::uint64_t>(layout->leading)})
+    for (const std::uint64_t value :
+         {static_cast<std::uint64_t>(layout->type), layout->rows, layout->columns,
+          static_cast<std::uint64_t>(layout->leading), static_cast<std::uint64_t>(layout->batch),
+          static_cast<std::uint64_t>(layout->batch_offset)})
       mix(value);
   for (const std::int32_t value :
        {p.how.transpose_a, p.how.transpose_b, static_cast<std::int32_t>(p.how.compute)})
@@ -240,7 +244,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
   if (pretend::device_of(stream) != handle->device) return CUBLAS_STATUS_INVALID_VALUE;
   const cudaError_t status = pretend::enqueue(stream, [=] {
     if (algorithm.workspace > 0) std::memset(workspace, 0xff, algorithm.workspace);
-    multiply(product, operands, scale, keep);
+    for (std::int32_t index = 0; index < product.d.batch; ++index) {
+      const auto at = [&](const Layout& layout, const void* data) {
+        return static_cast<const char*>(data) +
+               index * layout.batch_offset *
+                   static_cast<std::int64_t>(pretend::width_of(layout.type));
+      };
+      multiply(product,
+               {at(product.a, operands.a), at(product.b, operands.b), at(product.c, operands.c),
+                const_cast<char*>(at(product.d, operands.d))},
+               scale, keep);
+    }
   });
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

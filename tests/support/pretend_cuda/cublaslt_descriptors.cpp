@@ -33,6 +33,18 @@ cublasStatus_t set(MatmulDescription& matmul, cublasLtMatmulDescAttributes_t nam
   }
 }
 
+cublasStatus_t set(Layout& layout, cublasLtMatrixLayoutAttribute_t name, const void* value,
+                   std::size_t bytes) {
+  switch (name) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return set(layout.batch, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return set(layout.batch_offset, value, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+}
+
 cublasStatus_t set(Preference& preference, cublasLtMatmulPreferenceAttributes_t name,
                    const void* value, std::size_t bytes) {
   switch (name) {
@@ -58,11 +70,12 @@ std::ptrdiff_t Layout::place(std::size_t row, std::size_t column) const {
 }
 
 std::size_t Layout::bytes() const {
-  return static_cast<std::size_t>(place(rows - 1, columns - 1) + 1) * width_of(type);
+  return static_cast<std::size_t>((batch - 1) * batch_offset + place(rows - 1, columns - 1) + 1) *
+         width_of(type);
 }
 
 bool Layout::is_possible() const {
-  return width_of(type) > 0 && rows > 0 && columns > 0 &&
+  return width_of(type) > 0 && rows > 0 && columns > 0 && batch > 0 &&
          leading >= static_cast<std::int64_t>(rows);
 }
 
@@ -119,6 +132,12 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDa
   layout->leading = leading;
   *handle = layout;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t name,
+                                                const void* value, size_t bytes) {
+  return pretend::set(pretend::layout(handle), name, value, bytes);
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t handle) {

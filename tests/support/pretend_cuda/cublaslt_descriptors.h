@@ -18,6 +18,8 @@ struct Layout : cublasLtMatrixLayoutOpaque_t {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::int64_t leading = 0;
+  std::int32_t batch = 1;
+  std::int64_t batch_offset = 0;  ///< elements from one matrix of the batch to the next
 
   std::ptrdiff_t place(std::size_t row, std::size_t column) const;  ///< offset of an element
   std::size_t bytes() const;

@@ -25,7 +25,7 @@ convolution_forward::primitive_desc describe_forward(const engine& engine, prop_
                                                      const ConvolutionArrays& a,
                                                      const primitive_attr& attributes) {
   const convolution_forward::desc pass(kind, kConvolution, a.source, a.weights, a.bias, a.target,
-                                       a.strides, a.padding_before, a.padding_after);
+                                       a.strides, a.dilates, a.padding_before, a.padding_after);
   return first_right(convolution_forward::primitive_desc(pass, attributes, engine), kind, a);
 }
 
@@ -33,7 +33,8 @@ convolution_backward_weights::primitive_desc describe_backward_weights(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
   const convolution_backward_weights::desc pass(kConvolution, a.source, a.weights, a.bias, a.target,
-                                                a.strides, a.padding_before, a.padding_after);
+                                                a.strides, a.dilates, a.padding_before,
+                                                a.padding_after);
   return first_right(
       convolution_backward_weights::primitive_desc(pass, attributes, engine, forward),
       prop_kind::backward_weights, a);
@@ -43,7 +44,7 @@ convolution_backward_data::primitive_desc describe_backward_data(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
   const convolution_backward_data::desc pass(kConvolution, a.source, a.weights, a.target, a.strides,
-                                             a.padding_before, a.padding_after);
+                                             a.dilates, a.padding_before, a.padding_after);
   return first_right(convolution_backward_data::primitive_desc(pass, attributes, engine, forward),
                      prop_kind::backward_data, a);
 }

@@ -27,7 +27,7 @@ convolution_forward::primitive_desc describe_forward(const engine& engine, prop_
                                                      const primitive_attr& attributes) {
   return first_right(convolution_forward::primitive_desc(
                          engine, kind, kConvolution, a.source, a.weights, a.bias, a.target,
-                         a.strides, a.padding_before, a.padding_after, attributes),
+                         a.strides, a.dilates, a.padding_before, a.padding_after, attributes),
                      kind, a);
 }
 
@@ -36,7 +36,7 @@ convolution_backward_weights::primitive_desc describe_backward_weights(
     const convolution_forward::primitive_desc& forward) {
   return first_right(convolution_backward_weights::primitive_desc(
                          engine, kConvolution, a.source, a.weights, a.bias, a.target, a.strides,
-                         a.padding_before, a.padding_after, forward, attributes),
+                         a.dilates, a.padding_before, a.padding_after, forward, attributes),
                      prop_kind::backward_weights, a);
 }
 
@@ -44,7 +44,7 @@ convolution_backward_data::primitive_desc describe_backward_data(
     const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
     const convolution_forward::primitive_desc& forward) {
   return first_right(convolution_backward_data::primitive_desc(
-                         engine, kConvolution, a.source, a.weights, a.target, a.strides,
+                         engine, kConvolution, a.source, a.weights, a.target, a.strides, a.dilates,
                          a.padding_before, a.padding_after, forward, attributes),
                      prop_kind::backward_data, a);
 }

@@ -14,13 +14,14 @@ Shape Conv2D::build(BuildContext& context) const {
 }
 
 Shape Conv2D::build_on(BuildContext& context, const Shape& input, bool is_row) const {
-  const auto& [filters, kernel, strides, padding, groups, use_bias, initializer] = options_;
+  const auto& [filters, kernel, strides, dilation, padding, groups, use_bias, initializer] =
+      options_;
   if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
   if (groups <= 0 || input[2] % groups != 0 || filters % groups != 0)
     context.refuse(
         "expected groups that divide channels and filters",
         fmt::format("got {} groups, {} channels, {} filters", groups, input[2], filters));
-  const WindowGeometry window = window_geometry(context, input, kernel, strides, padding);
+  const WindowGeometry window = window_geometry(context, input, kernel, strides, padding, dilation);
   const std::int64_t receptive = kernel.height * kernel.width;
   Shape kernel_shape = {filters, kernel.height, kernel.width, input[2] / groups};
   if (is_row) kernel_shape.erase(kernel_shape.begin() + 1);
@@ -35,7 +36,7 @@ Shape Conv2D::build_on(BuildContext& context, const Shape& input, bool is_row) c
 Conv2DSpec Conv2D::spec(const CompileContext& context) const {
   return {.batch = context.batch,
           .window = window_geometry(context.inputs.front(), options_.kernel, options_.strides,
-                                    options_.padding),
+                                    options_.padding, options_.dilation),
           .filters = options_.filters,
           .groups = options_.groups,
           .bias = options_.use_bias,
@@ -58,6 +59,7 @@ std::shared_ptr<const Layer> Conv2D::read(JsonObject& object, const DataShape& /
   return std::make_shared<const Conv2D>(Options{.filters = object.count("filters"),
                                                 .kernel = object.extent("kernel"),
                                                 .strides = object.extent("strides", 1),
+                                                .dilation = object.extent("dilation", 1),
                                                 .padding = object.padding("padding"),
                                                 .groups = object.count("groups", 1),
                                                 .use_bias = object.flag("use_bias", true),
@@ -68,6 +70,7 @@ void Conv2D::write(nlohmann::json& object) const {
   object["filters"] = options_.filters;
   write_extent(object, "kernel", options_.kernel);
   write_extent(object, "strides", options_.strides);
+  write_extent(object, "dilation", options_.dilation);
   object["padding"] = to_string(options_.padding);
   object["groups"] = options_.groups;
   object["use_bias"] = options_.use_bias;

@@ -21,6 +21,7 @@ class Conv2D final : public BuiltinLayer {
     std::int64_t filters = 0;  ///< output channels; required
     Extent2D kernel = 3;       ///< window size in pixels
     Extent2D strides = 1;      ///< distance between windows in pixels
+    Extent2D dilation = 1;     ///< distance between elements of a window in pixels
     /// Valid: windows inside the image; same: zeros at its edges.
     Padding padding = Padding::valid;
     /// Channel groups, each with its own filters; must divide input channels and filters.

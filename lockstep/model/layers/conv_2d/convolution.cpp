@@ -40,11 +40,13 @@ std::string describe(const Conv2DSpec& spec) {
   std::string padding = fmt::format("{}x{}", w.pad_top, w.pad_left);
   if (w.pad_bottom != w.pad_top || w.pad_right != w.pad_left)
     padding += fmt::format(" and {}x{}", w.pad_bottom, w.pad_right);
+  const std::string dilation =
+      w.is_dilated() ? fmt::format(", dilation {}x{}", w.dilation_height, w.dilation_width) : "";
   return fmt::format(
       "a convolution of [{}, {}, {}, {}] with {} filters {}x{}, stride {}x{}, padding {}, {} "
-      "groups",
+      "groups{}",
       spec.batch, w.height, w.width, w.channels, spec.filters, w.kernel_height, w.kernel_width,
-      w.stride_height, w.stride_width, padding, spec.groups);
+      w.stride_height, w.stride_width, padding, spec.groups, dilation);
 }
 
 std::string algorithm_key(const Context& context, const Conv2DSpec& spec, std::string_view work) {

@@ -63,6 +63,7 @@ class Conv2DOperation final : public Operation {
                                       bias,
                                       target,
                                       {w.stride_height, w.stride_width},
+                                      {w.dilation_height - 1, w.dilation_width - 1},
                                       {w.pad_top, w.pad_left},
                                       {w.pad_bottom, w.pad_right}};
     const auto forward = describe_forward(
@@ -220,6 +221,7 @@ class TransposedOperation final : public Operation {
                                       memory::desc(),
                                       small,
                                       {w.stride_height, w.stride_width},
+                                      {w.dilation_height - 1, w.dilation_width - 1},
                                       {w.pad_top, w.pad_left},
                                       {w.pad_bottom, w.pad_right}};
     const auto convolution = describe_forward(context.engine, dnnl::prop_kind::forward_training,

@@ -50,6 +50,7 @@ Conv2D Conv1D::convolution(const Shape& /*input*/) const {
   return Conv2D({.filters = options_.filters,
                  .kernel = {1, options_.kernel},
                  .strides = {1, options_.strides},
+                 .dilation = {1, options_.dilation},
                  .padding = options_.padding,
                  .groups = options_.groups,
                  .use_bias = options_.use_bias,
@@ -68,6 +69,7 @@ std::shared_ptr<const Layer> Conv1D::read(JsonObject& object, const DataShape& /
   return std::make_shared<const Conv1D>(Options{.filters = object.count("filters"),
                                                 .kernel = object.count("kernel"),
                                                 .strides = object.count("strides", 1),
+                                                .dilation = object.count("dilation", 1),
                                                 .padding = object.padding("padding"),
                                                 .groups = object.count("groups", 1),
                                                 .use_bias = object.flag("use_bias", true),
@@ -78,6 +80,7 @@ void Conv1D::write(nlohmann::json& object) const {
   object["filters"] = options_.filters;
   object["kernel"] = options_.kernel;
   object["strides"] = options_.strides;
+  object["dilation"] = options_.dilation;
   object["padding"] = to_string(options_.padding);
   object["groups"] = options_.groups;
   object["use_bias"] = options_.use_bias;
@@ -92,6 +95,7 @@ Conv2D DepthwiseConv2D::convolution(const Shape& input) const {
   return Conv2D({.filters = input[2] * options_.depth_multiplier,
                  .kernel = options_.kernel,
                  .strides = options_.strides,
+                 .dilation = options_.dilation,
                  .padding = options_.padding,
                  .groups = input[2],
                  .use_bias = options_.use_bias,
@@ -102,6 +106,7 @@ std::shared_ptr<const Layer> DepthwiseConv2D::read(JsonObject& object, const Dat
   return std::make_shared<const DepthwiseConv2D>(
       Options{.kernel = object.extent("kernel"),
               .strides = object.extent("strides", 1),
+              .dilation = object.extent("dilation", 1),
               .padding = object.padding("padding"),
               .depth_multiplier = object.count("depth_multiplier", 1),
               .use_bias = object.flag("use_bias", true),
@@ -111,10 +116,17 @@ std::shared_ptr<const Layer> DepthwiseConv2D::read(JsonObject& object, const Dat
 void DepthwiseConv2D::write(nlohmann::json& object) const {
   write_extent(object, "kernel", options_.kernel);
   write_extent(object, "strides", options_.strides);
+  write_extent(object, "dilation", options_.dilation);
   object["padding"] = to_string(options_.padding);
   object["depth_multiplier"] = options_.depth_multiplier;
   object["use_bias"] = options_.use_bias;
   object["initializer"] = to_string(options_.initializer);
+}
+
+Shape transposed_shape(const Shape& input, const Conv2DTranspose::Options& options) {
+  const auto& [filters, kernel, strides, padding, use_bias, initializer] = options;
+  return {transposed_extent(input[0], kernel.height, strides.height, padding),
+          transposed_extent(input[1], kernel.width, strides.width, padding), filters};
 }
 
 Shape Conv2DTranspose::build(BuildContext& context) const {
@@ -122,8 +134,7 @@ Shape Conv2DTranspose::build(BuildContext& context) const {
   const auto& [filters, kernel, strides, padding, use_bias, initializer] = options_;
   if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
   check_window(context, kernel, strides);
-  Shape output = {transposed_extent(input[0], kernel.height, strides.height, padding),
-                  transposed_extent(input[1], kernel.width, strides.width, padding), filters};
+  Shape output = transposed_shape(input, options_);
   if (std::min(output[0], output[1]) <= 0)
     context.refuse("expected an output of at least 1x1", fmt::format("got {}", to_string(output)));
   const std::int64_t receptive = kernel.height * kernel.width;

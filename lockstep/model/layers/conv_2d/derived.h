@@ -34,9 +34,10 @@ class Conv1D final : public DerivedConvolution {
  public:
   /// Options, as in Keras.
   struct Options {
-    std::int64_t filters = 0;  ///< output channels; required
-    std::int64_t kernel = 3;   ///< window size in steps
-    std::int64_t strides = 1;  ///< distance between windows in steps
+    std::int64_t filters = 0;   ///< output channels; required
+    std::int64_t kernel = 3;    ///< window size in steps
+    std::int64_t strides = 1;   ///< distance between windows in steps
+    std::int64_t dilation = 1;  ///< distance between elements of a window in steps
     /// Valid: windows inside the input; same: zeros at its ends.
     Padding padding = Padding::valid;
     /// Channel groups, each with its own filters; must divide input channels and filters.
@@ -68,8 +69,9 @@ class DepthwiseConv2D final : public DerivedConvolution {
  public:
   /// Options, as in Keras.
   struct Options {
-    Extent2D kernel = 3;   ///< window size in pixels
-    Extent2D strides = 1;  ///< distance between windows in pixels
+    Extent2D kernel = 3;    ///< window size in pixels
+    Extent2D strides = 1;   ///< distance between windows in pixels
+    Extent2D dilation = 1;  ///< distance between elements of a window in pixels
     /// Valid: windows inside the image; same: zeros at its edges.
     Padding padding = Padding::valid;
     std::int64_t depth_multiplier = 1;  ///< filters of each channel
@@ -131,5 +133,8 @@ class Conv2DTranspose final : public BuiltinLayer {
  private:
   Options options_;
 };
+
+/// The output of a Conv2DTranspose for images of shape `input`.
+Shape transposed_shape(const Shape& input, const Conv2DTranspose::Options& options);
 
 }  // namespace lockstep::inline v0::model

@@ -85,7 +85,7 @@ bool DirectKernelGradient::is_profitable(const Conv2DSpec& spec, memory::data_ty
   constexpr std::int64_t kMaxKernel = 1 << 14;  // elements, of the sums of each part
   const WindowGeometry& w = spec.window;
   return type == memory::data_type::f32 && spec.batch >= kMinBatch && spec.groups == 1 &&
-         w.channels <= kMaxChannels && spec.filters % kLanes == 0 &&
+         !w.is_dilated() && w.channels <= kMaxChannels && spec.filters % kLanes == 0 &&
          w.kernel_height * w.kernel_width <= kMaxKernel / w.channels / spec.filters &&
          kLanes == kMeasuredLanes && kLanes == lanes_of_onednn();
 }

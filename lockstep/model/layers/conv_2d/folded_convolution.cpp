@@ -29,9 +29,9 @@ bool can_be_folded(const Conv2DSpec& spec, std::int64_t channels, ConvolutionPas
   constexpr std::int64_t kMaxChannels = 4;
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();  // indices in kernels
   const WindowGeometry& w = spec.window;
-  const bool is_stem = spec.groups == 1 && channels <= kMaxChannels && w.stride_height > 1 &&
-                       w.stride_width > 1 && w.kernel_height >= w.stride_height &&
-                       w.kernel_width >= w.stride_width;
+  const bool is_stem = spec.groups == 1 && !w.is_dilated() && channels <= kMaxChannels &&
+                       w.stride_height > 1 && w.stride_width > 1 &&
+                       w.kernel_height >= w.stride_height && w.kernel_width >= w.stride_width;
   if (!is_stem || pass == ConvolutionPass::backward_data) return false;
   const Conv2DSpec folded = with_folded_image(spec, channels, Precision::bfloat16);
   const std::int64_t rows = spec.batch * folded.window.height;

@@ -56,7 +56,7 @@ GraphDescriptor describe_window(const WindowGeometry& w) {
   const std::array<std::int64_t, 2> strides{w.stride_height, w.stride_width};
   const std::array<std::int64_t, 2> before{w.pad_top, w.pad_left};
   const std::array<std::int64_t, 2> after{w.pad_bottom, w.pad_right};
-  constexpr std::array<std::int64_t, 2> kDilations{1, 1};
+  const std::array<std::int64_t, 2> dilations{w.dilation_height, w.dilation_width};
   constexpr std::int64_t kDimensions = 2;
   GraphDescriptor window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   window.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
@@ -65,7 +65,7 @@ GraphDescriptor describe_window(const WindowGeometry& w) {
       .set_all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides)
       .set_all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, before)
       .set_all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, after)
-      .set_all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS, kDilations)
+      .set_all<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS, dilations)
       .finalize();
   return window;
 }

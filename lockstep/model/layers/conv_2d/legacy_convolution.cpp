@@ -68,7 +68,8 @@ LegacyConvolution::LegacyConvolution(Context& context, const Conv2DSpec& spec, C
         describe(spec));
   check(cudnnSetConvolution2dDescriptor(
             convolution_.get(), static_cast<int>(w.pad_top), static_cast<int>(w.pad_left),
-            static_cast<int>(w.stride_height), static_cast<int>(w.stride_width), 1, 1,
+            static_cast<int>(w.stride_height), static_cast<int>(w.stride_width),
+            static_cast<int>(w.dilation_height), static_cast<int>(w.dilation_width),
             CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         describe(spec));
   check(cudnnSetConvolutionGroupCount(convolution_.get(), static_cast<int>(spec.groups)),

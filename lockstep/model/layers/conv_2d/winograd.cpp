@@ -142,7 +142,7 @@ double speed_of_onednn(Pass pass, memory::data_type type) {
 bool is_profitable(const Conv2DSpec& spec, Pass pass, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   if (spec.batch == 0 || spec.groups != 1 || w.kernel_height != kKernel ||
-      w.kernel_width != kKernel || w.stride_height != 1 || w.stride_width != 1 ||
+      w.kernel_width != kKernel || w.stride_height != 1 || w.stride_width != 1 || w.is_dilated() ||
       w.channels % kLanes != 0 || spec.filters % kLanes != 0)
     return false;
   const auto direct = static_cast<double>(spec.batch * w.output_height * w.output_width * kKernel *

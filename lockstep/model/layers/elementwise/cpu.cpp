@@ -216,6 +216,86 @@ class MultiplyOperation final : public Operation {
   }
 };
 
+// A product of two arrays, one of which is repeated along some axes.
+template <typename T>
+class RepeatedProductOperation final : public Operation {
+ public:
+  explicit RepeatedProductOperation(const Broadcast& broadcast) : broadcast_(broadcast) {}
+  Needs needs() const override { return {.inputs_in_backward = true, .output_in_backward = false}; }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    multiply(t.inputs[broadcast_.larger_input], t.inputs[1 - broadcast_.larger_input], t.output);
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    const std::size_t larger = broadcast_.larger_input;
+    const TensorView& gradient = t.input_gradients[larger];
+    if (!gradient.empty()) multiply(t.output_gradient, t.inputs[1 - larger], gradient);
+    const TensorView& sums = t.input_gradients[1 - larger];
+    if (!sums.empty()) sum_products(t.output_gradient, t.inputs[larger], sums);
+  }
+
+ private:
+  // product = larger * smaller.
+  void multiply(const TensorView& larger, const TensorView& smaller, const TensorView& product) {
+    const auto [outer, repeats, inner, index] = broadcast_;
+    for (std::int64_t o = 0; o < outer; ++o) {
+      const T* const factors = elements<T>(smaller) + o * inner;
+      const std::int64_t begin = o * repeats * inner;
+      if (inner == 1) {
+        const auto factor = static_cast<float>(*factors);
+        for_blocks(repeats, [&](std::int64_t first, std::int64_t count) {
+          FloatBlock scratch;
+          const auto x = widened(elements<T>(larger) + begin + first, count, scratch.data());
+          assign(x * factor, elements<T>(product) + begin + first, count, scratch.data());
+        });
+        continue;
+      }
+      for (std::int64_t r = 0; r < repeats; ++r)
+        for_blocks(inner, [&](std::int64_t first, std::int64_t count) {
+          FloatBlock scratch[2];
+          const std::int64_t at = begin + r * inner + first;
+          const auto x = widened(elements<T>(larger) + at, count, scratch[0].data());
+          const auto y = widened(factors + first, count, scratch[1].data());
+          assign(x * y, elements<T>(product) + at, count, scratch[0].data());
+        });
+    }
+  }
+
+  // sums[outer, inner] = the sums over the repetitions of a * b.
+  void sum_products(const TensorView& a, const TensorView& b, const TensorView& sums) {
+    const auto [outer, repeats, inner, index] = broadcast_;
+    for (std::int64_t o = 0; o < outer; ++o) {
+      const std::int64_t begin = o * repeats * inner;
+      if (inner == 1) {
+        double sum = 0;
+        for_blocks(repeats, [&](std::int64_t first, std::int64_t count) {
+          FloatBlock scratch[2];
+          const auto x = widened(elements<T>(a) + begin + first, count, scratch[0].data());
+          const auto y = widened(elements<T>(b) + begin + first, count, scratch[1].data());
+          sum += static_cast<double>((x * y).sum());
+        });
+        elements<T>(sums)[o] = static_cast<T>(static_cast<float>(sum));
+        continue;
+      }
+      for_blocks(inner, [&](std::int64_t first, std::int64_t count) {
+        FloatBlock scratch[2];
+        FloatBlock total;
+        FloatArray(total.data(), count).setZero();
+        for (std::int64_t r = 0; r < repeats; ++r) {
+          const std::int64_t at = begin + r * inner + first;
+          FloatArray(total.data(), count) +=
+              widened(elements<T>(a) + at, count, scratch[0].data()) *
+              widened(elements<T>(b) + at, count, scratch[1].data());
+        }
+        narrow(total.data(), count, elements<T>(sums) + o * inner + first);
+      });
+    }
+  }
+
+  Broadcast broadcast_;
+};
+
 // The mask is stored as one byte per element. Each sample's random numbers depend on its index in
 // the global batch, with four elements per block.
 template <typename T>
@@ -355,8 +435,11 @@ std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context,
   return cpu::make_typed<cpu::AddOperation>(cpu, context.fused_relu);
 }
 
-std::unique_ptr<Operation> Multiply::compile_cpu(const CompileContext& /*context*/,
+std::unique_ptr<Operation> Multiply::compile_cpu(const CompileContext& context,
                                                  cpu::Context& cpu) const {
+  if (const auto broadcast = broadcast_of(context.inputs[0], context.inputs[1], context.batch);
+      broadcast->repeats > 1)
+    return cpu::make_typed<cpu::RepeatedProductOperation>(cpu, *broadcast);
   return cpu::make_typed<cpu::MultiplyOperation>(cpu);
 }
 

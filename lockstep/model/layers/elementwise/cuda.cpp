@@ -149,6 +149,32 @@ class MultiplyOperation final : public Operation {
   Context& context_;
 };
 
+class RepeatedProductOperation final : public Operation {
+ public:
+  RepeatedProductOperation(Context& context, const Broadcast& broadcast)
+      : context_(context), broadcast_(broadcast) {}
+  Needs needs() const override { return {.inputs_in_backward = true, .output_in_backward = false}; }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    const std::size_t larger = broadcast_.larger_input;
+    multiply_repeated(o.inputs[larger], o.inputs[1 - larger], broadcast_, o.output,
+                      context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    const std::size_t larger = broadcast_.larger_input;
+    if (const TensorView& gradient = o.input_gradients[larger]; !gradient.empty())
+      multiply_repeated(o.output_gradient, o.inputs[1 - larger], broadcast_, gradient,
+                        context_.native());
+    if (const TensorView& sums = o.input_gradients[1 - larger]; !sums.empty())
+      sum_products(o.output_gradient, o.inputs[larger], broadcast_, sums, context_.native());
+  }
+
+ private:
+  Context& context_;
+  Broadcast broadcast_;
+};
+
 }  // namespace
 }  // namespace lockstep::inline v0::model::cuda
 
@@ -175,8 +201,11 @@ std::unique_ptr<Operation> Add::compile_gpu(const CompileContext& context,
   return std::make_unique<cuda::AddOperation>(gpu, context.fused_relu);
 }
 
-std::unique_ptr<Operation> Multiply::compile_gpu(const CompileContext& /*context*/,
+std::unique_ptr<Operation> Multiply::compile_gpu(const CompileContext& context,
                                                  cuda::Context& gpu) const {
+  if (const auto broadcast = broadcast_of(context.inputs[0], context.inputs[1], context.batch);
+      broadcast->repeats > 1)
+    return std::make_unique<cuda::RepeatedProductOperation>(gpu, *broadcast);
   return std::make_unique<cuda::MultiplyOperation>(gpu);
 }
 

@@ -5,12 +5,17 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/model/layer/json_object.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/hard_activations.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
+#include "lockstep/model/layers/elementwise/rescaling.h"
+#include "lockstep/model/layers/elementwise/silu.h"
+#include "lockstep/model/layers/elementwise/smooth_activations.h"
 
 namespace lockstep::inline v0::model {
 namespace {
@@ -54,6 +59,79 @@ void LeakyReluFunction::check(const BuildContext& context) const {
   if (!(negative_slope >= 0 && std::isfinite(negative_slope)))
     context.refuse("expected a negative_slope of at least 0",
                    fmt::format("got {}", negative_slope));
+}
+
+EluFunction EluFunction::read(JsonObject& object) {
+  return {.alpha = object.number("alpha", EluFunction{}.alpha)};
+}
+
+void EluFunction::write(nlohmann::json& object) const { object["alpha"] = alpha; }
+
+void EluFunction::check(const BuildContext& context) const {
+  if (!(alpha >= 0 && std::isfinite(alpha)))
+    context.refuse("expected an alpha of at least 0", fmt::format("got {}", alpha));
+}
+
+SiluFunction SiluFunction::read(JsonObject& object) {
+  return {.beta = object.number("beta", SiluFunction{}.beta)};
+}
+
+void SiluFunction::write(nlohmann::json& object) const { object["beta"] = beta; }
+
+void SiluFunction::check(const BuildContext& context) const {
+  if (!(beta > 0 && std::isfinite(beta)))
+    context.refuse("expected a beta above 0", fmt::format("got {}", beta));
+}
+
+HardTanhFunction HardTanhFunction::read(JsonObject& object) {
+  const HardTanhFunction defaults;
+  return {.min_value = object.number("min_value", defaults.min_value),
+          .max_value = object.number("max_value", defaults.max_value)};
+}
+
+void HardTanhFunction::write(nlohmann::json& object) const {
+  object["min_value"] = min_value;
+  object["max_value"] = max_value;
+}
+
+void HardTanhFunction::check(const BuildContext& context) const {
+  if (!(min_value < max_value) || !std::isfinite(min_value) || !std::isfinite(max_value))
+    context.refuse("expected a min_value below max_value",
+                   fmt::format("got {} and {}", min_value, max_value));
+}
+
+HardSigmoidFunction HardSigmoidFunction::read(JsonObject& object) {
+  const HardSigmoidFunction defaults;
+  return {.slope = object.number("slope", defaults.slope),
+          .offset = object.number("offset", defaults.offset)};
+}
+
+void HardSigmoidFunction::write(nlohmann::json& object) const {
+  object["slope"] = slope;
+  object["offset"] = offset;
+}
+
+void HardSigmoidFunction::check(const BuildContext& context) const {
+  if (!(slope > 0 && std::isfinite(slope) && std::isfinite(offset)))
+    context.refuse("expected a slope above 0 and a finite offset",
+                   fmt::format("got {} and {}", slope, offset));
+}
+
+RescalingFunction RescalingFunction::read(JsonObject& object) {
+  const RescalingFunction defaults;
+  return {.scale = object.number("scale", defaults.scale),
+          .offset = object.number("offset", defaults.offset)};
+}
+
+void RescalingFunction::write(nlohmann::json& object) const {
+  object["scale"] = scale;
+  object["offset"] = offset;
+}
+
+void RescalingFunction::check(const BuildContext& context) const {
+  if (!std::isfinite(scale) || !std::isfinite(offset))
+    context.refuse("expected a finite scale and offset",
+                   fmt::format("got {} and {}", scale, offset));
 }
 
 GeluFunction GeluFunction::read(JsonObject& object) {
@@ -106,7 +184,38 @@ std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/,
 
 Shape Add::build(BuildContext& context) const { return common_shape(context); }
 
-Shape Multiply::build(BuildContext& context) const { return common_shape(context); }
+std::optional<Broadcast> broadcast_of(const Shape& first, const Shape& second, std::int64_t batch) {
+  Broadcast result;
+  result.larger_input = element_count(first) >= element_count(second) ? 0 : 1;
+  const Shape& larger = result.larger_input == 0 ? first : second;
+  const Shape& smaller = result.larger_input == 0 ? second : first;
+  if (larger.size() != smaller.size()) return std::nullopt;
+  // The axes before those that repeat, those, and the others, where an extent of 1 in both shapes
+  // belongs to any of them.
+  std::int64_t Broadcast::*part = &Broadcast::outer;
+  for (std::size_t axis = 0; axis < larger.size(); ++axis) {
+    if (larger[axis] == smaller[axis]) {
+      if (part == &Broadcast::repeats && larger[axis] != 1) part = &Broadcast::inner;
+    } else if (smaller[axis] == 1 && part != &Broadcast::inner) {
+      part = &Broadcast::repeats;
+    } else {
+      return std::nullopt;
+    }
+    result.*part *= larger[axis];
+  }
+  result.outer *= batch;
+  return result;
+}
+
+Shape Multiply::build(BuildContext& context) const {
+  const std::vector<Shape>& inputs = context.inputs();
+  if (inputs.size() != 2 || inputs[0] == inputs[1]) return common_shape(context);
+  const auto broadcast = broadcast_of(inputs[0], inputs[1], 1);
+  if (!broadcast)
+    context.refuse("expected inputs of one shape, or one with the extent 1 along neighboring axes",
+                   fmt::format("got {} and {}", to_string(inputs[0]), to_string(inputs[1])));
+  return inputs[broadcast->larger_input];
+}
 
 Shape Softmax::build(BuildContext& context) const { return context.row_input(); }
 

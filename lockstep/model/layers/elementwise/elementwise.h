@@ -1,8 +1,11 @@
 // Layers that work element by element, or only change the shape.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "lockstep/model/layer/builtin_layer.h"
@@ -82,7 +85,9 @@ class Add final : public BuiltinLayer {
   }
 };
 
-/// Product of two or more inputs of the same shape (a gate).
+/// Product of two or more inputs of the same shape (a gate), or of two where one has the extent 1
+/// along neighboring axes, such as [H, W, C] and the weights [1, 1, C] of its channels (squeeze and
+/// excitation).
 class Multiply final : public BuiltinLayer {
  public:
   std::string kind() const override { return "multiply"; }
@@ -93,6 +98,17 @@ class Multiply final : public BuiltinLayer {
                                          cuda::Context& gpu) const override;
   Traits traits() const override { return {.incremental = true, .incremental_on_gpu = true}; }
 };
+
+/// How a product repeats its smaller input: [outer, inner] is read as [outer, repeats, inner].
+struct Broadcast {
+  std::int64_t outer = 1;        ///< with the batch
+  std::int64_t repeats = 1;      ///< 1: both inputs have one shape
+  std::int64_t inner = 1;        ///< consecutive elements
+  std::size_t larger_input = 0;  ///< the index of the input that is not repeated
+};
+
+/// The broadcast of `batch` samples of two shapes; nullopt if they do not fit.
+std::optional<Broadcast> broadcast_of(const Shape& first, const Shape& second, std::int64_t batch);
 
 /// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy
 /// loss takes logits and does not need it.

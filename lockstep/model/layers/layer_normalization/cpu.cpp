@@ -16,7 +16,7 @@ template <typename T>
 class RowNormalizationOperation final : public Operation {
  public:
   explicit RowNormalizationOperation(const RowNormalizationSpec& spec)
-      : spec_(spec), normalized_(spec.width) {
+      : spec_(spec), normalized_(spec.width), ones_(Eigen::ArrayXf::Ones(spec.width)) {
     if (!spec.training) return;
     for (Eigen::ArrayXf* row : {&gradient_, &wide_input_, &wide_gradient_}) row->resize(spec.width);
     for (Sums& sums : sums_) {
@@ -26,35 +26,35 @@ class RowNormalizationOperation final : public Operation {
   }
 
   Needs needs() const override {
-    return {.inputs_in_backward = true,
+    return {.inputs_in_backward = spec_.reads_input(),
             .output_in_backward = false,
             .gradient_in_place = true,
             .skips_frozen = true,
-            .saved_bytes =
-                spec_.training ? static_cast<std::size_t>(spec_.rows) * sizeof(RowStatistics) : 0};
+            .saved_bytes = spec_.statistics_bytes()};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    const ConstFloatArray gamma(t.parameters[0].data(), spec_.width);
-    const float* const beta = spec_.centers ? t.parameters[1].data() : nullptr;
+    const ConstFloatArray scale(gamma(t), spec_.width);
+    const float* const beta = spec_.shifts ? arrays(t).back().data() : nullptr;
     for (std::int64_t r = 0; r < spec_.rows; ++r) {
       widen(row(t.inputs[0], r), spec_.width, normalized_.data());
       const float mean = spec_.centers ? normalized_.mean() : 0.0f;
       if (spec_.centers) normalized_ -= mean;
-      const float inverse = 1 / std::sqrt(normalized_.square().mean() + spec_.epsilon);
+      const float inverse =
+          spec_.normalizes ? 1 / std::sqrt(normalized_.square().mean() + spec_.epsilon) : 1.0f;
       T* const output = row(t.output, r);
-      if (spec_.centers)
-        assign(normalized_ * inverse * gamma + ConstFloatArray(beta, spec_.width), output,
+      if (spec_.shifts)
+        assign(normalized_ * inverse * scale + ConstFloatArray(beta, spec_.width), output,
                spec_.width, normalized_.data());
       else
-        assign(normalized_ * inverse * gamma, output, spec_.width, normalized_.data());
-      if (spec_.training) statistics(t)[r] = {mean, inverse};
+        assign(normalized_ * inverse * scale, output, spec_.width, normalized_.data());
+      if (spec_.training && spec_.normalizes) statistics(t)[r] = {mean, inverse};
     }
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     constexpr std::int64_t kBlock = 32;
-    const bool has_sums = !t.parameter_gradients[0].empty();
+    const bool has_sums = spec_.trains && !t.parameter_gradients[0].empty();
     for (Sums& sums : sums_) sums.total.setZero();
     for (std::int64_t first = 0; first < spec_.rows; first += kBlock) {
       for (Sums& sums : sums_) sums.block.setZero();
@@ -63,9 +63,12 @@ class RowNormalizationOperation final : public Operation {
       if (!has_sums) continue;
       for (Sums& sums : sums_) sums.total += sums.block.template cast<double>();
     }
-    for (std::size_t p = 0; has_sums && p < t.parameter_gradients.size(); ++p)
-      FloatArray(t.parameter_gradients[p].data(), spec_.width) =
-          sums_[p].total.template cast<float>();
+    const auto write = [&](std::size_t parameter, const Sums& sums) {
+      FloatArray(t.parameter_gradients[parameter].data(), spec_.width) =
+          sums.total.template cast<float>();
+    };
+    if (has_sums && spec_.scales) write(0, sums_[0]);
+    if (has_sums && spec_.shifts) write(spec_.scales ? 1 : 0, sums_[1]);
   }
 
  private:
@@ -78,12 +81,16 @@ class RowNormalizationOperation final : public Operation {
   // Adds the contribution of row r to the gradients of gamma and beta, and writes that of the
   // input.
   void process_gradient(const Operands& t, std::int64_t r) {
-    const RowStatistics& row_statistics = statistics(t)[r];
-    normalize(widened(row(t.inputs[0], r), spec_.width, wide_input_.data()).data(),
+    const RowStatistics row_statistics =
+        spec_.normalizes ? statistics(t)[r] : RowStatistics{.mean = 0, .inverse_deviation = 1};
+    const TensorView& read = spec_.reads_input() ? t.inputs[0] : t.output_gradient;
+    normalize(widened(row(read, r), spec_.width, wide_input_.data()).data(),
               widened(row(t.output_gradient, r), spec_.width, wide_gradient_.data()).data(),
-              t.parameters[0].data(), row_statistics, spec_.width, normalized_.data(),
-              gradient_.data(), sums_[0].block.data(), sums_[1].block.data());
+              gamma(t), row_statistics, spec_.width, normalized_.data(), gradient_.data(),
+              sums_[0].block.data(), sums_[1].block.data());
     if (t.input_gradients[0].empty()) return;
+    if (!spec_.normalizes)
+      return assign(gradient_, row(t.input_gradients[0], r), spec_.width, gradient_.data());
     const float mean = spec_.centers ? gradient_.mean() : 0.0f;
     const float slope = (gradient_ * normalized_).mean();
     assign((gradient_ - mean - normalized_ * slope) * row_statistics.inverse_deviation,
@@ -107,6 +114,12 @@ class RowNormalizationOperation final : public Operation {
     }
   }
 
+  const float* gamma(const Operands& t) const {
+    return spec_.scales ? arrays(t).front().data() : ones_.data();
+  }
+  const std::vector<std::span<float>>& arrays(const Operands& t) const {
+    return spec_.trains ? t.parameters : t.buffers;
+  }
   T* row(const TensorView& view, std::int64_t index) const {
     return static_cast<T*>(view.data()) + index * spec_.width;
   }
@@ -116,6 +129,7 @@ class RowNormalizationOperation final : public Operation {
 
   RowNormalizationSpec spec_;
   Eigen::ArrayXf normalized_;
+  Eigen::ArrayXf ones_;
   Eigen::ArrayXf gradient_;  // gradient of the normalized row
   Eigen::ArrayXf wide_input_;
   Eigen::ArrayXf wide_gradient_;

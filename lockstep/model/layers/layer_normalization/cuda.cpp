@@ -15,34 +15,43 @@ class RowNormalizationOperation final : public Operation {
         partials_at_(scratch_.add(spec.training ? partial_bytes(layout_) : 0)) {}
 
   Needs needs() const override {
-    return {.inputs_in_backward = true,
+    return {.inputs_in_backward = spec_.reads_input(),
             .output_in_backward = false,
             .skips_frozen = true,
-            .saved_bytes =
-                spec_.training ? static_cast<std::size_t>(spec_.rows) * sizeof(RowStatistics) : 0,
+            .saved_bytes = spec_.statistics_bytes(),
             .scratch_bytes = scratch_.bytes()};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    normalize_samples(o.inputs[0], spec_, o.parameters[0].data(),
-                      spec_.centers ? o.parameters[1].data() : nullptr, o.output, statistics(o),
-                      context_.native());
+    normalize_samples(o.inputs[0], spec_, gamma(arrays(o)), beta(arrays(o)), o.output,
+                      statistics(o), context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
-    if (!o.parameter_gradients[0].empty())
-      scale_gradients(o.inputs[0], o.output_gradient, statistics(o), layout_,
-                      part_of(o.scratch, partials_at_), o.parameter_gradients[0].data(),
-                      spec_.centers ? o.parameter_gradients[1].data() : nullptr, context_.native());
+    const TensorView& read = spec_.reads_input() ? o.inputs[0] : o.output_gradient;
+    if (spec_.trains && !o.parameter_gradients[0].empty())
+      scale_gradients(read, o.output_gradient, statistics(o), layout_,
+                      part_of(o.scratch, partials_at_), gamma(o.parameter_gradients),
+                      beta(o.parameter_gradients), context_.native());
     if (!o.input_gradients[0].empty())
-      sample_gradients(o.inputs[0], o.output_gradient, statistics(o), spec_, o.parameters[0].data(),
+      sample_gradients(read, o.output_gradient, statistics(o), spec_, gamma(arrays(o)),
                        o.input_gradients[0], context_.native());
   }
 
  private:
-  // Null in inference.
+  const std::vector<std::span<float>>& arrays(const Operands& o) const {
+    return spec_.trains ? o.parameters : o.buffers;
+  }
+  // Null if the layer has no such parameter.
+  float* gamma(const std::vector<std::span<float>>& arrays) const {
+    return spec_.scales ? arrays.front().data() : nullptr;
+  }
+  float* beta(const std::vector<std::span<float>>& arrays) const {
+    return spec_.shifts ? arrays.back().data() : nullptr;
+  }
+  // Null in inference, and without a normalization.
   static RowStatistics* statistics(const Operands& o) {
-    return reinterpret_cast<RowStatistics*>(o.saved.data());
+    return o.saved.empty() ? nullptr : reinterpret_cast<RowStatistics*>(o.saved.data());
   }
 
   Context& context_;

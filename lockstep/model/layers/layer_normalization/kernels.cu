@@ -34,15 +34,19 @@ __global__ void normalize_each_row(const T* input, const float* gamma, const flo
       for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) sum += widen(from[i]);
       mean = sum_for_all(sum) / width;
     }
-    float squares = 0;
-    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) {
-      const float centered = widen(from[i]) - mean;
-      squares += centered * centered;
+    float inverse = 1;
+    if (spec.normalizes) {
+      float squares = 0;
+      for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) {
+        const float centered = widen(from[i]) - mean;
+        squares += centered * centered;
+      }
+      inverse = 1 / sqrtf(sum_for_all(squares) / width + spec.epsilon);
     }
-    const float inverse = 1 / sqrtf(sum_for_all(squares) / width + spec.epsilon);
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
       output[row * spec.width + i] =
-          narrow<T>((widen(from[i]) - mean) * inverse * gamma[i] + (spec.centers ? beta[i] : 0.0f));
+          narrow<T>((widen(from[i]) - mean) * inverse * (spec.scales ? gamma[i] : 1.0f) +
+                    (spec.shifts ? beta[i] : 0.0f));
     if (threadIdx.x == 0 && statistics != nullptr) statistics[row] = {mean, inverse};
   }
 }
@@ -53,8 +57,14 @@ __global__ void gradient_of_each_row(const T* input, const T* output_gradient,
                                      RowNormalizationSpec spec, T* input_gradient) {
   const auto width = static_cast<float>(spec.width);
   for (std::int64_t row = blockIdx.x; row < spec.rows; row += gridDim.x) {
-    const RowStatistics row_statistics = statistics[row];
     const std::int64_t begin = row * spec.width;
+    if (!spec.normalizes) {
+      for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
+        input_gradient[begin + i] =
+            narrow<T>(widen(output_gradient[begin + i]) * (spec.scales ? gamma[i] : 1.0f));
+      continue;
+    }
+    const RowStatistics row_statistics = statistics[row];
     const auto normalized = [&](std::int64_t i) {
       return (widen(input[begin + i]) - row_statistics.mean) * row_statistics.inverse_deviation;
     };
@@ -93,7 +103,8 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
         [&](std::int64_t row) {
           const std::int64_t offset = row * layout.channels + walk.channel;
           return Row{load_stored<T, kWidth>(input + offset),
-                     load_stored<T, kWidth>(output_gradient + offset), statistics[row]};
+                     load_stored<T, kWidth>(output_gradient + offset),
+                     statistics == nullptr ? RowStatistics{0, 1} : statistics[row]};
         },
         [&](std::int64_t, const Row& row) {
           const Values<T, kWidth> x = values_of<T, kWidth>(row.input);
@@ -114,7 +125,7 @@ __global__ void __launch_bounds__(kSumThreads)
   const WidePair sum = sum_partials(partials, layout);
   if (!has_sum(layout.channels)) return;
   if (beta_gradient != nullptr) beta_gradient[summed_channel()] = static_cast<float>(sum.first);
-  gamma_gradient[summed_channel()] = static_cast<float>(sum.second);
+  if (gamma_gradient != nullptr) gamma_gradient[summed_channel()] = static_cast<float>(sum.second);
 }
 
 unsigned row_blocks(const RowNormalizationSpec& spec) {

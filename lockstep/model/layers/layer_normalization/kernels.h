@@ -11,14 +11,15 @@
 namespace lockstep::inline v0::model::cuda {
 
 /// output = (input - mean) * inverse_deviation * gamma + beta, each row with its own statistics,
-/// which are written to `statistics` [rows] unless it is null. Unless spec.centers, the mean is 0
-/// and `beta` is null.
+/// which are written to `statistics` [rows] unless it is null. Unless spec.centers, the mean is 0;
+/// unless spec.normalizes, the inverse deviation is 1. Null parameters are 1 and 0.
 void normalize_samples(const TensorView& input, const RowNormalizationSpec& spec,
                        const float* gamma, const float* beta, const TensorView& output,
                        RowStatistics* statistics, cudaStream_t stream);
 
-/// The gradients of gamma and, unless `beta_gradient` is null, of beta, [width]. `layout` is that
-/// of [rows, width], `partials` scratch of partial_bytes(layout).
+/// The gradients of gamma and of beta, [width], unless they are null. `layout` is that of [rows,
+/// width], `partials` scratch of partial_bytes(layout). Null statistics are a mean of 0 and an
+/// inverse deviation of 1.
 void scale_gradients(const TensorView& input, const TensorView& output_gradient,
                      const RowStatistics* statistics, const ChannelLayout& layout, void* partials,
                      float* gamma_gradient, float* beta_gradient, cudaStream_t stream);
