@@ -128,6 +128,45 @@ class Positions(nn.Module):
         return self.fc(self.conv(x.transpose(1, 2)).relu().mean(2))
 
 
+class Excited(nn.Module):
+    """Dilation, normalizations of groups, squeeze and excitation, a scale of channels, windows that
+    end outside, and images that become larger again."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 6, 3, dilation=2, padding=2), nn.GroupNorm(3, 6)
+        self.down, self.up, self.slopes = nn.Conv2d(6, 3, 1), nn.Conv2d(3, 6, 1), nn.PReLU(6)
+        self.gamma = nn.Parameter(torch.randn(6, 1, 1))
+        self.larger = nn.ConvTranspose2d(6, 4, 3, 2, padding=1, output_padding=1)
+        self.instances, self.fc = nn.InstanceNorm2d(4, affine=True), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = functional.hardswish(self.norm(self.conv(x)))
+        weights = self.up(functional.mish(self.down(x.mean((2, 3), keepdim=True))))
+        x = self.slopes(x * functional.hardsigmoid(weights) - 0.25) * self.gamma
+        x = functional.avg_pool2d(functional.max_pool2d(x, 3, 2, ceil_mode=True), 2, 1, 1)
+        x = functional.elu(self.instances(self.larger(x)) * 2, 0.5)
+        y = functional.interpolate(functional.softplus(x), scale_factor=2, mode="bilinear")
+        return self.fc(torch.cat([x.mean((2, 3)), functional.softsign(y).amax((2, 3))], 1))
+
+
+class Encoder(nn.Module):
+    """A layer of a transformer with the positions first, behind the token of a class and a causal
+    mask, and pooling along the positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.token = nn.Embedding(VOCABULARY, 8), nn.Parameter(torch.randn(1, 1, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, functional.gelu, norm_first=True)
+        self.conv, self.fc = nn.Conv1d(8, 6, 2, dilation=3), nn.Linear(12, CLASSES)
+        self.register_buffer("mask", torch.full((8, 8), float("-inf")).triu(1))
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), self.embed(x)], 1).transpose(0, 1)
+        x = self.conv(self.layer(x, src_mask=self.mask).permute(1, 2, 0))
+        return self.fc(functional.max_pool1d(x, 2).flatten(1))
+
+
 def export(network, example, path, opset, training, dynamo):
     values = {name: value.numpy().copy() for name, value in network.state_dict().items()}
     network = copy.deepcopy(network).train(training)
@@ -247,6 +286,12 @@ def main():
     case(folder, expected, "positions_dynamo", Positions(), tokens, 20, dynamo=True)
     of_tensorflow(folder, expected)
     case(folder, expected, "elman", Elman(), tokens, 17)
+    torch.backends.mha.set_fastpath_enabled(False)
+    case(folder, expected, "excited", Excited(), torch.randn(BATCH, 2, 9, 8), 17)
+    case(folder, expected, "excited_dynamo", Excited(), torch.randn(BATCH, 2, 9, 8), 18,
+         dynamo=True)
+    case(folder, expected, "encoder", Encoder(), tokens, 17)
+    case(folder, expected, "encoder_dynamo", Encoder(), tokens, 18, dynamo=True)
     save_file(
         {
             name: np.ascontiguousarray(value.detach().numpy())

@@ -38,8 +38,11 @@ std::string read_description(const fs::path& file) {
 }
 
 /// The description of the network in an ONNX file.
-std::string describe_onnx(const fs::path& file, bool reset_head) {
-  const model::Network network = onnx::import_file(file).network;
+std::string describe_onnx(const fs::path& file, const std::vector<zoo::DataInput>& inputs,
+                          bool reset_head) {
+  onnx::ImportOptions options;
+  for (const zoo::DataInput& one : inputs) options.inputs.push_back(one.input);
+  const model::Network network = onnx::import_file(file, std::move(options)).network;
   auto description = model::network_to_json(network);
   if (!description)
     throw Error(ErrorCategory::input, "model", "expected a network of ONNX that can be described",
@@ -266,7 +269,7 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
   if (name.ends_with(".json"))
     source.description = read_description(name);
   else if (is_onnx(name))
-    source.description = describe_onnx(name, reset_head);
+    source.description = describe_onnx(name, source.inputs, reset_head);
   else if (is_script)
     source.code = read_torchscript(name);
   if (source.code) source.script = hash_of(*source.code);

@@ -4,9 +4,9 @@
 
 namespace lockstep::inline v0::onnx {
 
-ImportedNetwork import_file(const std::filesystem::path& file, bool keeps_two_biases) {
-  return import_network(read_model_file(file), file.string(),
-                        {.name = file.stem().string(), .keeps_two_biases = keeps_two_biases});
+ImportedNetwork import_file(const std::filesystem::path& file, ImportOptions options) {
+  options.name = file.stem().string();
+  return import_network(read_model_file(file), file.string(), options);
 }
 
 }  // namespace lockstep::inline v0::onnx

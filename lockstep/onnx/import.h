@@ -26,6 +26,9 @@ struct ImportOptions {
   /// Whether an LSTM or RNN with two biases keeps both (RecurrentOptions::recurrent_bias), as in
   /// training the original, or uses their sum, which computes the same outputs.
   bool keeps_two_biases = true;
+  /// The inputs of the data, whose extents take the place of those that the file leaves free: by
+  /// name, or the only one. Images are [H, W, C].
+  std::vector<model::NetworkInput> inputs = {};
 };
 
 /// The network that computes what the graph of `model` computes, for any number of samples: the
@@ -40,6 +43,6 @@ ImportedNetwork import_network(const Model& model, std::string_view where,
                                const ImportOptions& options = {});
 
 /// Imports a file. The network has the name of the file without its extension.
-ImportedNetwork import_file(const std::filesystem::path& file, bool keeps_two_biases = true);
+ImportedNetwork import_file(const std::filesystem::path& file, ImportOptions options = {});
 
 }  // namespace lockstep::inline v0::onnx

@@ -498,6 +498,35 @@ TEST(OnnxFoldingOfShapes, ExtendsZerosOfAFixedNumberOfSamples) {
   EXPECT_FALSE(fold("Expand", {constant_from({kFloat, {1, 2, 1}, {0, 1}}), shape}));
 }
 
+TEST(OnnxFoldingOfShapes, MultipliesAndDividesTheNumberOfSamples) {
+  const Constant samples = constant_of(Ints{kSampleCount});
+  const Constant eight = constant_of(Ints{8});
+  const Folded heads = fold("Mul", {samples, eight});
+  ASSERT_TRUE(heads);
+  EXPECT_THAT(*heads->integers(), ElementsAre(times_samples(8)));
+  EXPECT_EQ(times_in(times_samples(8)), 8);
+  EXPECT_EQ(times_in(-1), 0);
+  const Folded half = fold("Div", {*heads, constant_of(Ints{4})});
+  ASSERT_TRUE(half);
+  EXPECT_THAT(*half->integers(), ElementsAre(times_samples(2)));
+  EXPECT_FALSE(fold("Div", {*heads, constant_of(Ints{3})}));
+  EXPECT_FALSE(fold("Mul", {*heads, constant_of(Ints{-1})}));
+  EXPECT_FALSE(fold("Mul", {*heads, samples}));
+  EXPECT_FALSE(fold("Add", {*heads, eight}));
+  EXPECT_FALSE(fold("Less", {eight, *heads}));
+  const Folded larger = fold("Greater", {*heads, constant_of(Ints{0})});
+  ASSERT_TRUE(larger);
+  EXPECT_THAT(*larger->integers(), ElementsAre(1));
+}
+
+TEST(OnnxFoldingOfShapes, KeepsOneOfTheRowsThatAllSamplesRepeat) {
+  const Folded row =
+      fold("Expand", {constant_from({kFloat, {3}, {1, 2, 3}}), constant_of(Ints{kSampleCount, 3})});
+  ASSERT_TRUE(row);
+  EXPECT_EQ(row->shape, (Ints{1, 3}));
+  EXPECT_THAT(*row->floats(), ElementsAre(1, 2, 3));
+}
+
 TEST(OnnxFoldingOfShapes, RejectsResultsThatDependOnTheNumberOfSamples) {
   const Constant samples = constant_of(Ints{kSampleCount});
   const Constant two = constant_of(Ints{2});
@@ -507,11 +536,9 @@ TEST(OnnxFoldingOfShapes, RejectsResultsThatDependOnTheNumberOfSamples) {
   EXPECT_FALSE(fold("Equal", {samples, two}));
   EXPECT_FALSE(fold("Less", {two, samples}));
   EXPECT_FALSE(fold("Add", {samples, two}));
-  EXPECT_FALSE(fold("ReduceProd", {constant_of(Ints{kSampleCount, 4})}));
   EXPECT_FALSE(fold("Range", {reshaped(constant_of(Ints{0}), {}), reshaped(samples, {}),
                               reshaped(constant_of(Ints{1}), {})}));
   EXPECT_FALSE(fold("Slice", {row, constant_of(Ints{0}), samples, constant_of(Ints{0})}));
-  EXPECT_FALSE(fold("Expand", {row, constant_of(Ints{kSampleCount, 3})}));
   EXPECT_FALSE(fold("ReduceSum", {*zeros}));
   EXPECT_FALSE(fold("Cast", {samples}, {{"to", std::int64_t{1}}}));
   EXPECT_FALSE(fold("Pow", {row, samples}));

@@ -160,6 +160,14 @@ const OnnxCase kOnnxCases[] = {
     {"positions", true, {"embed", "places", "norm", "wide", "narrow", "conv", "fc"}},
     {"positions_dynamo", true, {"embed", "places", "norm", "wide", "narrow", "conv", "fc"}},
     {"elman", true, {"embed", "rnn", "rnn_1", "fc"}},
+    {"excited",
+     true,
+     {"conv", "norm", "down", "up", "slopes", "gamma", "instances", "larger", "fc"}},
+    {"excited_dynamo",
+     true,
+     {"conv", "norm", "down", "up", "slopes", "gamma", "instances", "larger", "fc"}},
+    {"encoder", true, {"embed"}},
+    {"encoder_dynamo", true, {"embed"}},
     {"tensorflow", false, {"model.conv2d", "model.dense"}}};
 
 INSTANTIATE_TEST_SUITE_P(Files, OnnxImport, ::testing::ValuesIn(kOnnxCases),

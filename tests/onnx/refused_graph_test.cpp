@@ -116,17 +116,6 @@ Model recurrent(const char* type, std::vector<Attribute> attributes,
 }
 
 const RefusedGraph kRefusedGraphs[] = {
-    {"limit_far_away",
-     [] {
-       return graph_of(kRow, {node_of("Clip", {"x", "least", "most"})},
-                       {floats("least", {}, 0), floats("most", {}, 20)});
-     },
-     "Clip (node \"the Clip\")"},
-    {"upper_limit_far_away",
-     [] {
-       return graph_of(kRow, {node_of("Clip", {"x", "", "most"})}, {floats("most", {}, 1000)});
-     },
-     "Clip (node \"the Clip\")"},
     {"joined_arrays_of_many_samples",
      [] {
        Node zeros = node_of("ConstantOfShape", {"shape"});
@@ -136,7 +125,7 @@ const RefusedGraph kRefusedGraphs[] = {
        return graph_of(kRow, {zeros, join, node_of("Add", {"x", "joined"})},
                        {integers("shape", {std::numeric_limits<std::int64_t>::min(), 0})});
      },
-     "Concat (node \"the Concat\")"},
+     "ConstantOfShape (node \"the ConstantOfShape\")"},
     {"unknown_operator", [] { return graph_of(kRow, {node_of("Einsum", {"x"})}, {}); },
      "; Einsum (node \"the Einsum\"): this one is not supported"},
     {"operator_of_another_domain",
@@ -205,11 +194,20 @@ const RefusedGraph kRefusedGraphs[] = {
      "Relu (node \"the Relu\"): it reads \"z\", which no earlier node computes"},
     {"no_layer", [] { return graph_of(kRow, {node_of("Identity", {"x"})}, {}); },
      "expected outputs that layers compute"},
-    {"dilation",
+    {"dilation_of_zero",
      [] {
-       return convolution({option("dilations", std::vector<std::int64_t>{2, 2})});
+       return convolution({option("dilations", std::vector<std::int64_t>{0, 2})});
      },
-     "expected dilations of 1"},
+     "expected 2 numbers from 1 on as \"dilations\""},
+    {"dilation_of_a_pooling",
+     [] {
+       return graph_of(kImage,
+                       {node_of("MaxPool", {"x"},
+                                {option("kernel_shape", std::vector<std::int64_t>{3, 3}),
+                                 option("dilations", std::vector<std::int64_t>{2, 2})})},
+                       {});
+     },
+     "expected windows of neighboring elements"},
     {"stride_of_zero",
      [] {
        return convolution({option("strides", std::vector<std::int64_t>{0, 1})});
@@ -253,22 +251,40 @@ const RefusedGraph kRefusedGraphs[] = {
                        {});
      },
      "MaxPool (node \"the MaxPool\"): got \"pads\" 2, 2, 0 and 0"},
-    {"windows_that_end_outside",
+    {"transposed_convolution_in_groups",
      [] {
        return graph_of(kImage,
-                       {node_of("MaxPool", {"x"},
-                                {option("kernel_shape", std::vector<std::int64_t>{3, 3}),
-                                 option("strides", std::vector<std::int64_t>{2, 2}),
-                                 option("ceil_mode", std::int64_t{1})})},
-                       {});
+                       {node_of("ConvTranspose", {"x", "w"}, {option("group", std::int64_t{3})})},
+                       {floats("w", {3, 2, 3, 3})});
      },
-     "expected windows inside the image"},
-    {"product_of_computed_arrays",
+     "ConvTranspose (node \"the ConvTranspose\"): got [3, 8, 8] and [3, 2, 3, 3]"},
+    {"enlargement_by_a_fraction",
+     [] {
+       Tensor scales = floats("scales", {4}, 1.5f);
+       return graph_of(kImage, {node_of("Resize", {"x", "", "scales"})}, {scales});
+     },
+     "expected height and width multiplied by whole numbers"},
+    {"cubic_interpolation",
+     [] {
+       return graph_of(
+           kImage,
+           {node_of("Resize", {"x", "", "", "sizes"}, {option("mode", std::string("cubic"))})},
+           {integers("sizes", {1, 3, 16, 16})});
+     },
+     "got \"cubic\", \"half_pixel\" and \"round_prefer_floor\""},
+    {"groups_of_channels_that_do_not_divide",
+     [] {
+       return graph_of(kImage,
+                       {node_of("GroupNormalization", {"x", "w", "w"},
+                                {option("num_groups", std::int64_t{2})})},
+                       {floats("w", {2})});
+     },
+     "got [3, 8, 8] and 2 groups"},
+    {"product_of_computed_arrays_that_do_not_fit",
      [] {
        return graph_of(kSequence, {node_of("MatMul", {"x", "x"})}, {});
      },
-     "MatMul (node \"the MatMul\"): both are computed, in no form of attention that "
-     "Lockstep exports"},
+     "MatMul (node \"the MatMul\"): those of a sample are [5, 6] and [5, 6]"},
     {"product_of_other_rows",
      [] {
        return graph_of(kRow, {node_of("MatMul", {"x", "w"})}, {floats("w", {5, 2})});
@@ -287,14 +303,27 @@ const RefusedGraph kRefusedGraphs[] = {
      "input 3 has 4"},
     {"function_that_no_layer_has",
      [] {
-       return graph_of(kRow, {node_of("Mul", {"x", "w"})}, {floats("w", {})});
+       return graph_of(kRow, {node_of("Pow", {"x", "w"})}, {floats("w", {}, 3)});
      },
-     "Mul (node \"the Mul\"): \"y\" is another function of the output of an input"},
-    {"scale_of_each_feature",
+     "Pow (node \"the Pow\"): \"y\" is another function of the output of an input"},
+    {"quotient_by_each_feature",
      [] {
-       return graph_of(kRow, {node_of("Mul", {"x", "w"})}, {floats("w", {6})});
+       return graph_of(kRow, {node_of("Div", {"w", "x"})}, {floats("w", {6})});
      },
-     "Mul (node \"the Mul\"): the constant is [6], a sample [6]"},
+     "Div (node \"the Div\"): the constant is [6], a sample [6]"},
+    {"factors_of_other_features",
+     [] {
+       return graph_of(kRow, {node_of("Mul", {"x", "w"})}, {floats("w", {5})});
+     },
+     "Mul (node \"the Mul\"): the constant is [5], a sample [6]"},
+    {"choice_between_two_arrays",
+     [] {
+       Node positive = node_of("Greater", {"x", "w"});
+       positive.outputs = {"positive"};
+       return graph_of(kRow, {positive, node_of("Where", {"positive", "x", "row"})},
+                       {floats("w", {}, 0), floats("row", {6})});
+     },
+     "Where (node \"the Where\"): a constant has several"},
     {"reshape_across_samples",
      [] {
        return graph_of(kRow, {node_of("Reshape", {"x", "s"})}, {integers("s", {-1, 4})});
@@ -394,8 +423,26 @@ const RefusedGraph kRefusedGraphs[] = {
        return recurrent("LSTM", {}, {"", "", "", "", "peepholes"});
      },
      "LSTM (node \"the LSTM\"): it has some"},
-    {"operator_of_constants_alone", [] { return graph_of(kRow, {node_of("Sqrt", {"x"})}, {}); },
-     "Sqrt (node \"the Sqrt\"): this one is supported on constants only"},
+    {"operator_of_constants_alone", [] { return graph_of(kRow, {node_of("CumSum", {"x"})}, {}); },
+     "CumSum (node \"the CumSum\"): this one is supported on constants only"},
+    {"function_of_no_activation", [] { return graph_of(kRow, {node_of("Sqrt", {"x"})}, {}); },
+     "Sqrt (node \"the Sqrt\"): \"y\" is another function of the output of an input"},
+    {"several_nodes",
+     [] {
+       Node first = node_of("Einsum", {"x"});
+       first.outputs = {"a"};
+       Node second = node_of("NonZero", {"x"});
+       second.outputs = {"b"};
+       Node third = node_of("Relu", {"a"});  // depends on a refused one
+       third.outputs = {"c"};
+       Node fourth = node_of("Scan", {"c"});
+       fourth.outputs = {"d"};
+       return graph_of(kRow, {first, second, third, fourth, node_of("Sum", {"b", "d"})}, {});
+     },
+     "it has 3 others: Einsum (node \"the Einsum\"): this one is not supported (expected a "
+     "supported operator (docs/models.md)); NonZero (node \"the NonZero\"): this one is not "
+     "supported (expected a supported operator (docs/models.md)); Scan (node \"the Scan\"): this "
+     "one is not supported (expected a supported operator (docs/models.md))"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Graphs, OnnxRefusal, ::testing::ValuesIn(kRefusedGraphs),

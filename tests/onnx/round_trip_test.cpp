@@ -218,6 +218,30 @@ TEST(OnnxRoundTrip, KeepsNormalizationsAndSharedRows) {
       "net.json"));
 }
 
+TEST(OnnxRoundTrip, KeepsTheFunctionsOfImagesAndSequences) {
+  expect_round_trip(model::network_from_json(
+      R"({"input": [8, 9, 4], "layers": [
+          {"type": "conv2d", "filters": 6, "kernel": 3, "dilation": 2, "name": "conv"},
+          {"type": "elu", "alpha": 0.5, "name": "activation"},
+          {"type": "scale", "name": "image_scale"},
+          {"type": "selu"},
+          {"type": "scale", "use_bias": false, "name": "factor"},
+          {"type": "hard_swish"},
+          {"type": "conv2d_transpose", "filters": 4, "kernel": 2, "strides": 2, "name": "larger"},
+          {"type": "softplus"},
+          {"type": "up_sampling2d", "size": [2, 1]},
+          {"type": "softsign"},
+          {"type": "up_sampling2d", "size": [1, 2], "interpolation": "bilinear"},
+          {"type": "rescaling", "scale": 0.5, "offset": 0.25},
+          {"type": "mish"},
+          {"type": "global_average_pooling2d", "name": "mean"},
+          {"type": "dense", "units": 4, "name": "end"},
+          {"type": "hard_sigmoid"},
+          {"type": "hard_tanh", "min_value": 0.25, "max_value": 0.75},
+          {"type": "silu", "beta": 1.702}]})",
+      "net.json"));
+}
+
 TEST(OnnxRoundTrip, KeepsTheMomentumOfNormalizations) {
   expect_round_trip(model::network_from_json(
       R"({"inputs": {"x": {"shape": [6]}}, "layers": [

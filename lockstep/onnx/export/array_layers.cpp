@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/layer/window.h"
+#include "lockstep/onnx/element_operators.h"
 #include "lockstep/onnx/export/exporter.h"
 #include "lockstep/onnx/export/int8_layers.h"
 
@@ -33,8 +35,11 @@ model::WindowGeometry window_of(const nlohmann::json& options, const char* kerne
                                 const Shape& input) {
   const Ints window = extents_of_option(options, kernel);
   const Ints strides = options.contains("strides") ? extents_of_option(options, "strides") : window;
+  const Ints dilation =
+      options.contains("dilation") ? extents_of_option(options, "dilation") : Ints{1, 1};
   return model::window_geometry(input, {window[0], window[1]}, {strides[0], strides[1]},
-                                model::parse_padding(options.at("padding").get<std::string>()));
+                                model::parse_padding(options.at("padding").get<std::string>()),
+                                {dilation[0], dilation[1]});
 }
 
 std::vector<Attribute> attributes_of(const model::WindowGeometry& window) {
@@ -143,6 +148,8 @@ Operand convolution(const LayerExport& layer) {
   add_bias(layer, weights, inputs);
   std::vector<Attribute> attributes = attributes_of(window);
   attributes.push_back({"group", groups});
+  if (window.is_dilated())
+    attributes.push_back({"dilations", Ints{window.dilation_height, window.dilation_width}});
   return {.name = layer.add("Conv", inputs, attributes),
           .shape = layer.shape(),
           .channels_first = true};
@@ -193,6 +200,7 @@ std::vector<float> transposed_kernel(std::span<const float> kernel, std::int64_t
 Operand convolution_1d(const LayerExport& layer) {
   const auto kernel = layer.options.at("kernel").get<std::int64_t>();
   const auto strides = layer.options.at("strides").get<std::int64_t>();
+  const auto dilation = layer.options.at("dilation").get<std::int64_t>();
   const auto groups = layer.options.at("groups").get<std::int64_t>();
   const std::int64_t filters = layer.shape().back();
   const std::int64_t channels = layer.input().shape.back() / groups;
@@ -205,9 +213,9 @@ Operand convolution_1d(const LayerExport& layer) {
                    weights);
   }
   const Operand input = layer.exporter.channels_first(layer.input());
-  const model::WindowGeometry window =
-      model::window_geometry({1, input.shape[0], input.shape[1]}, {1, kernel}, {1, strides},
-                             model::parse_padding(layer.options.at("padding").get<std::string>()));
+  const model::WindowGeometry window = model::window_geometry(
+      {1, input.shape[0], input.shape[1]}, {1, kernel}, {1, strides},
+      model::parse_padding(layer.options.at("padding").get<std::string>()), {1, dilation});
   std::vector<std::string> inputs{
       input.name, kernel_constant(layer, weights, {filters, channels, kernel},
                                   channels_to_front(weights.kernel, filters, kernel, channels))};
@@ -215,6 +223,7 @@ Operand convolution_1d(const LayerExport& layer) {
   return {.name = layer.add("Conv", inputs,
                             {{"kernel_shape", Ints{kernel}},
                              {"strides", Ints{strides}},
+                             {"dilations", Ints{dilation}},
                              {"pads", Ints{window.pad_left, window.pad_right}},
                              {"group", groups}}),
           .shape = layer.shape(),
@@ -323,6 +332,69 @@ Operand rms_normalization(const LayerExport& layer) {
   return layer.plain(layer.add("Mul", {scaled, gamma}));
 }
 
+/// An instance normalization of groups, whose elements are put together, then a scale and a bias.
+Operand group_normalization(const LayerExport& layer) {
+  const bool is_row = layer.shape().size() == 1;
+  const Operand input = is_row ? layer.exporter.channels_last(layer.input())
+                               : layer.exporter.channels_first(layer.input());
+  const auto groups = layer.options.at("groups").get<std::int64_t>();
+  const std::int64_t channels = layer.shape().back();
+  GraphBuilder& graph = layer.graph();
+  const std::vector<float> ones(static_cast<std::size_t>(groups), 1.0f);
+  const std::vector<float> zeros(static_cast<std::size_t>(groups), 0.0f);
+  const std::string together =
+      layer.add("Reshape", {input.name, graph.integers({0, groups, -1})}, {}, "groups");
+  const std::string normalized =
+      layer.add("InstanceNormalization",
+                {together, graph.floats(layer.name("ones"), {groups}, ones),
+                 graph.floats(layer.name("zeros"), {groups}, zeros)},
+                {{"epsilon", layer.options.at("epsilon").get<float>()}}, "normalized");
+  Ints extents{0, channels};
+  extents.insert(extents.end(), layer.shape().begin(), layer.shape().end() - 1);
+  Shape shape(layer.shape().size(), 1);
+  shape.front() = channels;
+  std::string value = layer.add("Reshape", {normalized, graph.integers(extents)}, {}, "channels");
+  if (layer.find("gamma") != nullptr)
+    value =
+        layer.add("Mul", {value, graph.floats(layer.name("gamma"), shape, layer.values("gamma"))},
+                  {}, "scaled");
+  if (layer.find("beta") != nullptr)
+    value =
+        layer.add("Add", {value, graph.floats(layer.name("beta"), shape, layer.values("beta"))});
+  return {.name = value, .shape = layer.shape(), .channels_first = !is_row};
+}
+
+/// Products of matrices, the second ones transposed if they are stored so.
+Operand matmul(const LayerExport& layer) {
+  const std::string left = layer.exporter.channels_last(layer.input()).name;
+  std::string right = layer.exporter.channels_last(layer.inputs[1]).name;
+  if (layer.options.at("transpose_b").get<bool>()) {
+    Ints axes(layer.shape().size() + 1);
+    std::iota(axes.begin(), axes.end(), std::int64_t{0});
+    std::swap(axes.back(), axes[axes.size() - 2]);
+    right = layer.add("Transpose", {right}, {{"perm", axes}}, "transposed");
+  }
+  return layer.plain(layer.add("MatMul", {left, right}));
+}
+
+Operand scale(const LayerExport& layer) {
+  const bool is_first = layer.input().channels_first && layer.input().flattened.empty();
+  const Operand input = is_first ? layer.input() : layer.exporter.channels_last(layer.input());
+  const std::int64_t channels = layer.shape().back();
+  Shape shape{channels};
+  if (is_first) shape.resize(layer.shape().size(), 1);
+  const bool is_buffer = !layer.options.at("trainable").get<bool>();
+  const auto array = [&](const char* name) {
+    return layer.graph().floats(layer.name(name), shape, layer.values(name, is_buffer));
+  };
+  std::string value = input.name;
+  const bool shifts = layer.find("beta", is_buffer) != nullptr;
+  if (layer.find("gamma", is_buffer) != nullptr)
+    value = layer.add("Mul", {value, array("gamma")}, {}, shifts ? "scaled" : std::string_view());
+  if (shifts) value = layer.add("Add", {value, array("beta")});
+  return {.name = value, .shape = layer.shape(), .channels_first = is_first};
+}
+
 // ---- Pooling
 
 Operand pooling(const LayerExport& layer) {
@@ -358,27 +430,51 @@ Operand up_sampling(const LayerExport& layer) {
 
 // ---- Single elements
 
-template <const char* kOperator>
+/// A layer that is one operator (element_operators.h).
 Operand element_wise(const LayerExport& layer) {
-  return layer.like_input(layer.add(kOperator, {layer.input().name}));
+  const auto row = std::ranges::find(element_operators(), layer.type, &ElementOperator::layer);
+  LOCKSTEP_CHECK(row != element_operators().end());
+  std::vector<Attribute> attributes;
+  for (const ElementOperator::Number& number : row->numbers)
+    if (number.option != nullptr)
+      attributes.push_back({number.attribute, layer.options.at(number.option).get<float>()});
+  return layer.like_input(
+      layer.add(std::string(row->type), {layer.input().name}, std::move(attributes)));
 }
-constexpr char kRelu[] = "Relu";
-constexpr char kSigmoid[] = "Sigmoid";
-constexpr char kTanh[] = "Tanh";
 
-Operand relu6(const LayerExport& layer) {
+Operand clipped(const LayerExport& layer, float least, float most) {
   GraphBuilder& graph = layer.graph();
   return layer.like_input(
-      layer.add("Clip", {layer.input().name, graph.number(0), graph.number(6)}));
+      layer.add("Clip", {layer.input().name, graph.number(least), graph.number(most)}));
 }
 
-Operand leaky_relu(const LayerExport& layer) {
-  return layer.like_input(layer.add("LeakyRelu", {layer.input().name},
-                                    {{"alpha", layer.options.at("negative_slope").get<float>()}}));
+Operand relu6(const LayerExport& layer) { return clipped(layer, 0, 6); }
+
+Operand hard_tanh(const LayerExport& layer) {
+  return clipped(layer, layer.options.at("min_value").get<float>(),
+                 layer.options.at("max_value").get<float>());
+}
+
+Operand rescaling(const LayerExport& layer) {
+  const std::string scaled = layer.add(
+      "Mul", {layer.input().name, layer.graph().number(layer.options.at("scale").get<float>())}, {},
+      "scaled");
+  return layer.like_input(
+      layer.add("Add", {scaled, layer.graph().number(layer.options.at("offset").get<float>())}));
 }
 
 Operand silu(const LayerExport& layer) {
-  const std::string share = layer.add("Sigmoid", {layer.input().name}, {}, "sigmoid");
+  std::string exponent = layer.input().name;
+  if (const auto beta = layer.options.at("beta").get<float>(); beta != 1)
+    exponent = layer.add("Mul", {exponent, layer.graph().number(beta)}, {}, "exponent");
+  const std::string share = layer.add("Sigmoid", {exponent}, {}, "sigmoid");
+  return layer.like_input(layer.add("Mul", {layer.input().name, share}));
+}
+
+/// Opset 17 has no Mish.
+Operand mish(const LayerExport& layer) {
+  const std::string softplus = layer.add("Softplus", {layer.input().name}, {}, "softplus");
+  const std::string share = layer.add("Tanh", {softplus}, {}, "tanh");
   return layer.like_input(layer.add("Mul", {layer.input().name, share}));
 }
 
@@ -437,6 +533,16 @@ Operand dropout(const LayerExport& layer) {
 template <const char* kOperator>
 Operand combined_inputs(const LayerExport& layer) {
   const Operand& first = layer.input();
+  // A repeated input gets the order of the other one, which is larger.
+  const bool is_broadcast = layer.inputs.size() == 2 && first.shape != layer.inputs[1].shape;
+  if (is_broadcast &&
+      std::ranges::any_of(layer.inputs, [](const Operand& one) { return one.channels_first; })) {
+    const std::string left = layer.exporter.channels_first(first).name;
+    const std::string right = layer.exporter.channels_first(layer.inputs[1]).name;
+    return {.name = layer.add(kOperator, {left, right}),
+            .shape = layer.shape(),
+            .channels_first = true};
+  }
   const bool have_one_order = std::ranges::all_of(layer.inputs, [&](const Operand& input) {
     return input.channels_first == first.channels_first && input.flattened == first.flattened;
   });
@@ -514,19 +620,31 @@ constexpr LayerRow kArrayLayers[] = {
     {"batch_normalization", batch_normalization},
     {"layer_normalization", layer_normalization},
     {"rms_normalization", rms_normalization},
+    {"group_normalization", group_normalization},
+    {"scale", scale},
+    {"matmul", matmul},
     {"max_pool2d", pooling},
     {"average_pool2d", pooling},
     {"global_max_pooling2d", global_pooling},
     {"global_average_pooling2d", global_pooling},
     {"up_sampling2d", up_sampling},
-    {"relu", element_wise<kRelu>},
+    {"relu", element_wise},
     {"relu6", relu6},
-    {"leaky_relu", leaky_relu},
+    {"leaky_relu", element_wise},
+    {"elu", element_wise},
+    {"selu", element_wise},
     {"gelu", gelu},
     {"silu", silu},
-    {"sigmoid", element_wise<kSigmoid>},
+    {"mish", mish},
+    {"hard_swish", element_wise},
+    {"hard_sigmoid", element_wise},
+    {"hard_tanh", hard_tanh},
+    {"softplus", element_wise},
+    {"softsign", element_wise},
+    {"sigmoid", element_wise},
     {"softmax", softmax},
-    {"tanh", element_wise<kTanh>},
+    {"tanh", element_wise},
+    {"rescaling", rescaling},
     {"fake_quantize", fake_quantize},
     {"dropout", dropout},
     {"add", combined_inputs<kAdd>},

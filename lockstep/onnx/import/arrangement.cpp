@@ -45,9 +45,20 @@ std::size_t Array::batch() const {
 }
 
 Shape Array::sample() const {
-  Shape result = shape;
-  std::erase(result, kSampleCount);
+  Shape result;
+  for (const std::int64_t extent : shape) {
+    if (extent != kSampleCount) {
+      result.push_back(extent);
+      continue;
+    }
+    result.insert(result.end(), before.begin(), before.end());
+    result.insert(result.end(), after.begin(), after.end());
+  }
   return result;
+}
+
+std::size_t Array::sample_axis(std::size_t axis) const {
+  return axis <= batch() ? axis : axis - 1 + before.size() + after.size();
 }
 
 /// `from` with the shape `shape`, or with its axes in the order of `dims`. Shared by all readers.
@@ -91,10 +102,11 @@ Array Importer::with_sample_axes(const Node& node, Array array) {
   } else {
     const Axes same = identity(array.axes.size());
     if (moving_axes(array.axes, array.order) != moving_axes(array.axes, same)) {
-      Array before = array;
-      before.shape = array.axes;
-      before.shape.insert(before.shape.begin(), kSampleCount);
-      array.node = arranged(node, before, same);
+      Array original = array;
+      original.shape = array.axes;
+      original.shape.insert(original.shape.begin(), kSampleCount);
+      original.before = original.after = {};
+      array.node = arranged(node, original, same);
     }
     array.order = identity(sample.size());
   }
@@ -120,7 +132,7 @@ NodeId Importer::arranged(const Node& node, Array array, const Axes& order) {
 }
 
 NodeId Importer::plain(const Node& node, const Array& array) {
-  return arranged(node, array, identity(array.shape.size() - 1));
+  return arranged(node, array, identity(array.sample().size()));
 }
 
 NodeId Importer::channels_last(const Node& node, const Array& array) {

@@ -19,7 +19,12 @@ std::vector<Element> elements_of(const std::string& bytes) {
 template <typename From>
 Constant integers_of(const Tensor& tensor) {
   const std::vector<From> values = elements_of<From>(tensor.bytes);
-  return make_constant(tensor.shape, std::vector<std::int64_t>(values.begin(), values.end()));
+  std::vector<std::int64_t> integers(values.begin(), values.end());
+  // Numbers of a file that stand for times the samples become others of the same effect: far below
+  // 0, they mean "from the beginning", or are refused.
+  for (std::int64_t& integer : integers)
+    if (times_in(integer) > 0) integer = times_samples(std::int64_t{1} << 31) + 1;
+  return make_constant(tensor.shape, std::move(integers));
 }
 
 template <typename Half>

@@ -19,6 +19,13 @@ namespace lockstep::inline v0::onnx {
 /// The number of samples, as an extent or an element of a shape.
 inline constexpr std::int64_t kSampleCount = std::numeric_limits<std::int64_t>::min();
 
+/// `count` times the number of samples, as an element of a shape; above 0 and at most 2^31.
+constexpr std::int64_t times_samples(std::int64_t count) { return kSampleCount + (count - 1); }
+/// Such a number of times; 0 for an integer that does not depend on the number of samples.
+constexpr std::int64_t times_in(std::int64_t value) {
+  return value < kSampleCount + (std::int64_t{1} << 31) ? value - kSampleCount + 1 : 0;
+}
+
 /// An array that is known before the graph runs. Copies share the elements.
 struct Constant {
   template <typename Element>
@@ -31,6 +38,10 @@ struct Constant {
   std::variant<Elements<float>, Elements<std::int64_t>> values;
 
   /// Whether an extent is the number of samples.
+  /// Whether it is an array of floating-point numbers of the file, or computed from one, which a
+  /// layer may train.
+  bool is_weight = false;
+
   bool has_batch() const;
   bool shape_is_known() const { return shape != model::Shape{kSampleCount}; }
   /// The elements if they are floats, else null.

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <type_traits>
 
+#include "lockstep/onnx/element_operators.h"
 #include "lockstep/onnx/import/folding.h"
 
 namespace lockstep::inline v0::onnx {
@@ -19,61 +20,10 @@ constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // no product of two o
 
 // ---- Functions of one number
 
-struct ElementFunction {
-  std::string_view type;
-  double (*function)(double);
-};
-constexpr std::array<ElementFunction, 20> kElementFunctions{{
-    {"Abs", [](double x) { return std::abs(x); }},
-    {"Ceil", [](double x) { return std::ceil(x); }},
-    {"Cos", [](double x) { return std::cos(x); }},
-    {"Erf", [](double x) { return std::erf(x); }},
-    {"Exp", [](double x) { return std::exp(x); }},
-    {"Floor", [](double x) { return std::floor(x); }},
-    {"HardSwish", [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }},
-    {"Log", [](double x) { return std::log(x); }},
-    {"Neg", [](double x) { return -x; }},
-    {"Reciprocal", [](double x) { return 1 / x; }},
-    {"Relu", [](double x) { return std::max(x, 0.0); }},
-    {"Round", [](double x) { return std::nearbyint(x); }},
-    {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
-    {"Sign", [](double x) { return x > 0   ? 1.0
-                                   : x < 0 ? -1.0
-                                           : x; }},
-    {"Sin", [](double x) { return std::sin(x); }},
-    {"Softplus", [](double x) { return std::log1p(std::exp(-std::abs(x))) + std::max(x, 0.0); }},
-    {"Softsign", [](double x) { return x / (1 + std::abs(x)); }},
-    {"Sqrt", [](double x) { return std::sqrt(x); }},
-    {"Tan", [](double x) { return std::tan(x); }},
-    {"Tanh", [](double x) { return std::tanh(x); }},
-}};
-
 double gelu_by_erf(double x) { return x * 0.5 * (1 + std::erf(x / std::numbers::sqrt2)); }
 double gelu_by_tanh(double x) {
   constexpr double kScale = 0.7978845608028654;  // sqrt(2 / pi)
   return x * 0.5 * (1 + std::tanh(kScale * (x + 0.044715 * x * x * x)));
-}
-
-Folded element(const Folding& f) {
-  const Constant* const input = f.input(0);
-  const auto function = element_function(f.node);
-  if (input == nullptr || function == nullptr) return std::nullopt;
-  f.spend(visit_values(*input, [](const auto& values) { return values.size(); }));
-  if (const auto* const floats = input->floats()) {
-    std::vector<float> values;
-    for (const float value : *floats)
-      values.push_back(static_cast<float>(function(static_cast<double>(value))));
-    return make_constant(input->shape, std::move(values));
-  }
-  // Only these accept integers, and they are exact in double.
-  constexpr std::array<std::string_view, 4> kIntegerTypes{"Abs", "Neg", "Relu", "Sign"};
-  if (std::ranges::find(kIntegerTypes, f.node.type) == kIntegerTypes.end()) return std::nullopt;
-  std::vector<std::int64_t> values;
-  for (const std::int64_t value : *input->integers()) {
-    if (std::abs(static_cast<double>(value)) > 1e15) return std::nullopt;
-    values.push_back(static_cast<std::int64_t>(function(static_cast<double>(value))));
-  }
-  return make_constant(input->shape, std::move(values));
 }
 
 // ---- Functions of two numbers
@@ -226,9 +176,11 @@ Folded clip(const Folding& f) {
 
 /// Compares two integers; nullopt if the result depends on the number of samples, which is above 0.
 std::optional<std::partial_ordering> order_of(std::int64_t a, std::int64_t b) {
-  if (a == b || (a != kSampleCount && b != kSampleCount)) return std::partial_ordering(a <=> b);
-  if (a == kSampleCount && b <= 0) return std::partial_ordering::greater;
-  if (b == kSampleCount && a <= 0) return std::partial_ordering::less;
+  const bool a_is_free = times_in(a) > 0;
+  const bool b_is_free = times_in(b) > 0;
+  if (a_is_free == b_is_free) return std::partial_ordering(a <=> b);
+  if (a_is_free && b <= 0) return std::partial_ordering::greater;
+  if (b_is_free && a <= 0) return std::partial_ordering::less;
   return std::nullopt;
 }
 
@@ -333,7 +285,7 @@ Folded cast(const Folding& f) {
       if constexpr (kIsFloat) {
         constexpr float kMax = 1e15f;
         if (!(value > -kMax && value < kMax)) return std::nullopt;
-      } else if (value == kSampleCount) {
+      } else if (times_in(value) > 0) {
         if (to_floats) return std::nullopt;
         integers.push_back(value);
         continue;
@@ -394,67 +346,70 @@ Folded identity(const Folding& f) {
 }
 
 constexpr FoldRow kElementRows[] = {
-    {"Abs", element},
     {"Add", arithmetic},
     {"And", logic},
     {"Cast", cast},
-    {"Ceil", element},
     {"Clip", clip},
-    {"Cos", element},
     {"DequantizeLinear", dequantize},
     {"Div", arithmetic},
     {"Dropout", dropout},
     {"Equal", comparison},
-    {"Erf", element},
-    {"Exp", element},
-    {"Floor", element},
-    {"Gelu", element},
     {"Greater", comparison},
     {"GreaterOrEqual", comparison},
-    {"HardSwish", element},
     {"Identity", identity},
-    {"LeakyRelu", element},
     {"Less", comparison},
     {"LessOrEqual", comparison},
-    {"Log", element},
     {"Max", arithmetic},
     {"Mean", mean},
     {"Min", arithmetic},
     {"Mod", remainder},
     {"Mul", arithmetic},
-    {"Neg", element},
     {"Not", logic},
     {"Or", logic},
     {"Pow", power},
-    {"Reciprocal", element},
-    {"Relu", element},
-    {"Round", element},
-    {"Sigmoid", element},
-    {"Sign", element},
-    {"Sin", element},
-    {"Softplus", element},
-    {"Softsign", element},
-    {"Sqrt", element},
     {"Sub", arithmetic},
     {"Sum", arithmetic},
-    {"Tan", element},
-    {"Tanh", element},
     {"Where", where},
     {"Xor", logic},
 };
 
 }  // namespace
 
+Folded folded_element(const Folding& f) {
+  const Constant* const input = f.input(0);
+  const auto function = element_function(f.node);
+  if (input == nullptr || function == nullptr) return std::nullopt;
+  f.spend(visit_values(*input, [](const auto& values) { return values.size(); }));
+  if (const auto* const floats = input->floats()) {
+    std::vector<float> values;
+    for (const float value : *floats)
+      values.push_back(static_cast<float>(function(static_cast<double>(value))));
+    return make_constant(input->shape, std::move(values));
+  }
+  // Only these accept integers, and they are exact in double.
+  constexpr std::array<std::string_view, 4> kIntegerTypes{"Abs", "Neg", "Relu", "Sign"};
+  if (std::ranges::find(kIntegerTypes, f.node.type) == kIntegerTypes.end()) return std::nullopt;
+  std::vector<std::int64_t> values;
+  for (const std::int64_t value : *input->integers()) {
+    if (std::abs(static_cast<double>(value)) > 1e15) return std::nullopt;
+    values.push_back(static_cast<std::int64_t>(function(static_cast<double>(value))));
+  }
+  return make_constant(input->shape, std::move(values));
+}
+
 std::function<double(double)> element_function(const Node& node) {
   const Attributes options(node);
-  if (node.type == "LeakyRelu") {
-    const auto slope = static_cast<double>(options.number("alpha", 0.01f));
-    return [slope](double x) { return x < 0 ? slope * x : x; };
-  }
   if (node.type == "Gelu")
     return options.text("approximate", "none") == "tanh" ? gelu_by_tanh : gelu_by_erf;
-  const auto* const found = std::ranges::find(kElementFunctions, node.type, &ElementFunction::type);
-  return found == kElementFunctions.end() ? nullptr : std::function(found->function);
+  const auto found = std::ranges::find(element_operators(), node.type, &ElementOperator::type);
+  if (found == element_operators().end()) return nullptr;
+  std::array<double, 2> numbers{};
+  for (std::size_t k = 0; k < numbers.size(); ++k)
+    if (const ElementOperator::Number& number = found->numbers[k]; number.attribute != nullptr)
+      numbers[k] = static_cast<double>(options.number(number.attribute, number.otherwise));
+  return [function = found->function, numbers](double x) {
+    return function(x, numbers[0], numbers[1]);
+  };
 }
 
 BinaryFunction binary_function(std::string_view type) {
@@ -462,12 +417,27 @@ BinaryFunction binary_function(std::string_view type) {
   return found == nullptr ? nullptr : found->float_function;
 }
 
+BinaryFunction comparison_function(std::string_view type) {
+  if (type == "Equal") return [](double a, double b) { return a == b ? 1.0 : 0.0; };
+  if (type == "Greater") return [](double a, double b) { return a > b ? 1.0 : 0.0; };
+  if (type == "GreaterOrEqual") return [](double a, double b) { return a >= b ? 1.0 : 0.0; };
+  if (type == "Less") return [](double a, double b) { return a < b ? 1.0 : 0.0; };
+  if (type == "LessOrEqual") return [](double a, double b) { return a <= b ? 1.0 : 0.0; };
+  return nullptr;
+}
+
 Integer integer_function(std::string_view type, std::int64_t a, std::int64_t b) {
   const Binary* const binary = binary_of(type);
   if (binary == nullptr || binary->integer_operation == nullptr) return std::nullopt;
-  // The number of samples is only multiplied and divided by 1.
-  if (a == kSampleCount && b == 1 && (type == "Mul" || type == "Div")) return kSampleCount;
-  if (a == 1 && b == kSampleCount && type == "Mul") return kSampleCount;
+  if (a == b && (type == "Max" || type == "Min")) return a;
+  // A number of times the samples is only multiplied and divided, or compared with 1.
+  if (times_in(b) > 0 && type != "Div") std::swap(a, b);
+  if (const std::int64_t times = times_in(a); times > 0 && b > 0 && b <= kLargest) {
+    if (type == "Mul" && times <= kLargest / b) return times_samples(times * b);
+    if (type == "Div" && times % b == 0) return times_samples(times / b);
+    if (b == 1 && (type == "Max" || type == "Min")) return type == "Max" ? a : b;
+    return std::nullopt;
+  }
   if (std::max(a, b) > kLargest || std::min(a, b) < -kLargest) return std::nullopt;
   if (b == 0 && (type == "Div" || type == "Mod")) return std::nullopt;
   return binary->integer_operation(a, b);

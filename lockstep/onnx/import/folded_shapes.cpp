@@ -177,7 +177,12 @@ Folded expand(const Folding& f) {
     if ((*wanted)[wanted->size() - k] == kSampleCount && equal_element(f, *input))
       own[own.size() - k] = 1;
   const auto shape = common_shape(reshaped(*input, own), reshaped(*input, *wanted));
-  return shape && is_shape(*shape) ? expanded(f, *input, *shape) : std::nullopt;
+  if (!shape || !is_shape(*shape)) return std::nullopt;
+  if (Folded whole = expanded(f, *input, *shape)) return whole;
+  // Rows that all samples repeat keep the extent 1, which is repeated where they are used.
+  Shape one = *shape;
+  std::ranges::replace(one, kSampleCount, 1);
+  return one == *shape ? std::nullopt : expanded(f, *input, one);
 }
 
 // ---- Moving elements
@@ -230,7 +235,7 @@ Folded slice(const Folding& f) {
     const auto axis = axis_of(axes != nullptr ? (*axes)[i] : static_cast<std::int64_t>(i), rank);
     const std::int64_t step = steps != nullptr ? (*steps)[i] : 1;
     if (!axis || seen[*axis] || step == 0 || !is_extent(std::max(step, -(step + 1))) ||
-        (*starts)[i] == kSampleCount || (step > 0 && (*ends)[i] == kSampleCount))
+        times_in((*starts)[i]) > 0 || (step > 0 && times_in((*ends)[i]) > 0))
       return std::nullopt;
     seen[*axis] = true;
     const std::int64_t extent = input->shape[*axis];
@@ -315,13 +320,24 @@ Folded concatenate(const Folding& f) {
   shape[*axis] = 0;
   for (const Constant* const input : f.inputs) {
     if (input == nullptr || input->values.index() != first.values.index() ||
-        input->shape.size() != shape.size() || input->has_batch())
+        input->shape.size() != shape.size() || input->has_batch() != first.has_batch() ||
+        first.shape[*axis] == kSampleCount)
       return std::nullopt;
     for (std::size_t k = 0; k < shape.size(); ++k)
       if (k == *axis)
         shape[k] += input->shape[k];
       else if (shape[k] != input->shape[k])
         return std::nullopt;
+  }
+  if (first.has_batch()) {
+    const bool are_equal = std::ranges::all_of(f.inputs, [&](const Constant* input) {
+      return visit_values(*input, [](const auto& values) {
+               return static_cast<double>(values.front());
+             }) == visit_values(first, [](const auto& values) {
+               return static_cast<double>(values.front());
+             });
+    });
+    return are_equal ? Folded(reshaped(first, shape)) : std::nullopt;
   }
   f.spend(shape);
   std::size_t outer = 1;

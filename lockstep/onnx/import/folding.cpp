@@ -13,26 +13,27 @@ namespace {
 
 using model::Shape;
 
-const FoldRow* row_of(const Node& node) {
+Fold* fold_of(const Node& node) {
   if (!node.domain.empty()) return nullptr;
+  if (element_function(node) != nullptr) return folded_element;
   for (const auto& table : {folded_elements(), folded_shapes(), folded_reductions()})
     if (const auto found = std::ranges::find(table, node.type, &FoldRow::type);
         found != table.end())
-      return &*found;
+      return found->fold;
   return nullptr;
 }
 
 }  // namespace
 
-bool ConstantFolder::supports(const Node& node) { return row_of(node) != nullptr; }
+bool ConstantFolder::supports(const Node& node) { return fold_of(node) != nullptr; }
 
 std::optional<Constant> ConstantFolder::fold(const Node& node,
                                              std::span<const Constant* const> inputs,
                                              std::size_t output, std::int64_t opset,
                                              std::string_view where) {
-  const FoldRow* const row = row_of(node);
-  if (row == nullptr || (output > 0 && node.type != "Split")) return std::nullopt;
-  return row->fold({node, Attributes(node), inputs, output, opset, where, remaining_});
+  Fold* const computes = fold_of(node);
+  if (computes == nullptr || (output > 0 && node.type != "Split")) return std::nullopt;
+  return computes({node, Attributes(node), inputs, output, opset, where, remaining_});
 }
 
 void Folding::spend(std::size_t elements) const {

@@ -73,13 +73,16 @@ struct Folding {
 
 using Folded = std::optional<Constant>;
 
-/// A row of a table: an operator.
+using Fold = Folded(const Folding&);
+Fold folded_element;  ///< folded_elements.cpp: functions of one element
+
+/// A row of a table: another operator.
 struct FoldRow {
   std::string_view type;
-  Folded (*fold)(const Folding&);
+  Fold* fold;
 };
-std::span<const FoldRow> folded_elements();    ///< folded_elements.cpp: functions of elements
-std::span<const FoldRow> folded_shapes();      ///< folded_shapes.cpp: creating and moving elements
+std::span<const FoldRow> folded_elements();  ///< folded_elements.cpp: functions of several elements
+std::span<const FoldRow> folded_shapes();    ///< folded_shapes.cpp: creating and moving elements
 std::span<const FoldRow> folded_reductions();  ///< folded_reductions.cpp: sums and products
 
 /// The function of one number that `node` computes: Relu, LeakyRelu, Sigmoid, …; null for other
@@ -88,6 +91,8 @@ std::function<double(double)> element_function(const Node& node);
 /// The function of two numbers: Add, Sub, Mul, Div, Pow, …; null for other operators.
 using BinaryFunction = double (*)(double, double);
 BinaryFunction binary_function(std::string_view type);
+/// Whether the operator compares two numbers, and the comparison as 0 or 1; null for others.
+BinaryFunction comparison_function(std::string_view type);
 /// The function of two integers, such as extents; nullopt if it depends on the number of samples or
 /// overflows.
 std::optional<std::int64_t> integer_function(std::string_view type, std::int64_t a, std::int64_t b);

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/embedding/embedding.h"
+#include "lockstep/model/layers/group_normalization/group_normalization.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
+#include "lockstep/model/layers/matmul/matmul.h"
 #include "lockstep/onnx/import/importer.h"
 
 namespace lockstep::inline v0::onnx {
@@ -30,6 +33,12 @@ std::vector<std::size_t> graph_indices(const Array& array) {
     indices = std::move(next);
   }
   return indices;
+}
+
+Axes identity_order(std::size_t rank) {
+  Axes order(rank);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
 }
 
 /// [rows, columns] to [columns, rows].
@@ -73,7 +82,7 @@ void Importer::add_dense(const Node& node, const Array& input, std::vector<float
                          const std::string& embedding) {
   NodeId from = input.node;
   bool is_sorted = true;
-  if (input.shape.size() == 2) {
+  if (input.sample().size() == 1) {
     // Keeps the row as in the network, and reorders the kernel.
     const std::vector<std::size_t> indices = graph_indices(input);
     is_sorted = std::ranges::is_sorted(indices);
@@ -101,8 +110,10 @@ void Importer::add_dense(const Node& node, const Array& input, std::vector<float
   output.node = layer;
   output.shape = input.shape;
   output.shape.back() = units;
+  output.before = input.before;
+  output.after = input.after;
   output.axes = output.sample();
-  for (std::size_t axis = 0; axis < output.axes.size(); ++axis) output.order.push_back(axis);
+  output.order = identity_order(output.axes.size());
   set(output_node, output);
   if (&output_node != &node) done_.insert(&output_node);
 }
@@ -128,11 +139,11 @@ std::string Importer::embedding_of(const Node& node) const {
 }
 
 void Importer::import_gemm(const Node& node) {
-  const Array input = samples_at(node, 0);
+  const Array input = any_array_at(node, 0);
   const Constant& weights = weights_at(node, 1);
   const Attributes attributes(node);
   const bool is_transposed = attributes.integer("transB", 0) != 0;
-  if (input.shape.size() != 2 || attributes.integer("transA", 0) != 0)
+  if (input.shape.size() != 2 || input.batch() != 0 || attributes.integer("transA", 0) != 0)
     refuse(node, "expected rows [N, F]",
            fmt::format("the input has {} axes{}", input.shape.size(),
                        attributes.integer("transA", 0) != 0 ? " and is transposed" : ""));
@@ -163,14 +174,40 @@ void Importer::import_gemm(const Node& node) {
   add_dense(node, input, std::move(kernel), units, std::move(bias), node, 1, embedding_of(node));
 }
 
+/// The products of the matrices of two arrays.
+void Importer::import_array_product(const Node& node) {
+  const Array a = with_sample_axes(node, any_array_at(node, 0));
+  const Array b = with_sample_axes(node, any_array_at(node, 1));
+  const std::size_t rank = a.shape.size();
+  const std::size_t batch = a.batch();
+  if (rank < 3 || b.shape.size() != rank || batch + 2 >= rank || b.batch() != batch ||
+      !std::equal(a.shape.begin(), a.shape.end() - 2, b.shape.begin()) || a.before != b.before ||
+      a.after != b.after || a.shape.back() != b.shape[rank - 2])
+    refuse(node, "expected matrices [..., M, K] and [..., K, N] for each sample",
+           fmt::format("those of a sample are {} and {}", model::to_string(a.sample()),
+                       model::to_string(b.sample())));
+  const Axes matrices = identity_order(a.sample().size());
+  Axes order = matrices;
+  // The second matrices are read as they are stored.
+  const std::size_t last = order.size() - 1;
+  const auto place_of = [&](std::size_t axis) { return std::ranges::find(b.order, axis); };
+  const bool is_transposed = place_of(last - 1) > place_of(last);
+  if (is_transposed) std::swap(order[last - 1], order[last]);
+  Array output = a;
+  output.node = add(node, model::MatMul({.transpose_b = is_transposed}),
+                    {arranged(node, a, matrices), arranged(node, b, order)});
+  output.shape.back() = b.shape.back();
+  output.axes = output.sample();
+  output.order = matrices;
+  set(node, output);
+}
+
 void Importer::import_product(const Node& node) {
-  const Array input = samples_at(node, 0);
-  const Constant* const constant = constant_at(node, 1);
-  if (constant == nullptr)
-    refuse(node, "expected the product of an array with a matrix of weights",
-           "both are computed, in no form of attention that Lockstep exports");
+  if (constant_at(node, 0) == nullptr && constant_at(node, 1) == nullptr)
+    return import_array_product(node);
+  const Array input = any_array_at(node, 0);
   const Constant& weights = weights_at(node, 1);
-  if (input.shape.size() < 2 || weights.shape.size() != 2 ||
+  if (input.shape.size() < 2 || input.shape.back() == kSampleCount || weights.shape.size() != 2 ||
       weights.shape[0] != input.shape.back() || weights.floats()->empty())
     refuse(node,
            fmt::format("expected a matrix of weights for rows of {} elements",
@@ -223,7 +260,7 @@ void Importer::import_embedding(const Node& node, const Constant& rows) {
 }
 
 void Importer::import_layer_normalization(const Node& node) {
-  Array array = array_at(node, 0);
+  Array array = any_array_at(node, 0);
   const std::size_t rank = array.shape.size();
   const std::int64_t units = array.shape.empty() ? 0 : array.shape.back();
   const Constant& gamma = weights_at(node, 1);
@@ -247,6 +284,60 @@ void Importer::import_layer_normalization(const Node& node) {
           {array.node}, layer_name(node, 1));
   set_weights(array.node, "gamma", *gamma.floats());
   set_weights(array.node, "beta", std::move(beta));
+  set(node, array);
+}
+
+/// A normalization of groups of channels, or of single channels, which an image may be reshaped to
+/// before: [N, G, C / G * H * W].
+void Importer::import_group_normalization(const Node& node) {
+  const Array input = samples_at(node, 0);
+  const Attributes attributes(node);
+  const bool are_instances = node.type == "InstanceNormalization";
+  const std::int64_t rows = input.shape.size() < 3 ? 0 : input.shape[1];
+  const std::int64_t groups = are_instances ? rows : attributes.integer("num_groups", 0);
+  // The channels are the first axis of the array before a reshape.
+  Array array = input;
+  if (array.axes.empty() || array.axes.front() % std::max<std::int64_t>(rows, 1) != 0)
+    array = with_sample_axes(node, array);
+  const std::int64_t channels = array.axes.empty() ? 0 : array.axes.front();
+  if (rows < 1 || groups < 1 || channels % groups != 0)
+    refuse(node, "expected an array [N, C, ...] with groups that divide its channels",
+           fmt::format("got {} and {} groups", model::to_string(input.sample()), groups));
+  // The elements of the weights are those of groups, or of channels.
+  const auto of_channels = [&](std::size_t index) {
+    const std::vector<float>& values = *weights_at(node, index).floats();
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (count < 1 || (count != channels && count != groups))
+      refuse(node, fmt::format("expected {} or {} weights", groups, channels),
+             fmt::format("got {}", count));
+    std::vector<float> result;
+    for (std::int64_t channel = 0; channel < channels; ++channel)
+      result.push_back(values[static_cast<std::size_t>(channel / (channels / count))]);
+    return result;
+  };
+  std::vector<float> gamma = of_channels(1);
+  std::vector<float> beta = of_channels(2);
+  // Ones and zeros that are no weights of the file stand for a normalization without weights.
+  const auto are_constant = [&](std::size_t index, const std::vector<float>& values, float value) {
+    return !initializers_.contains(node.inputs[index]) &&
+           std::ranges::count(values, value) == std::ssize(values);
+  };
+  const bool scales = !are_constant(1, gamma, 1);
+  const bool centers = !are_constant(2, beta, 0);
+  Axes order = identity_order(array.axes.size());
+  std::rotate(order.begin(), order.begin() + 1, order.end());
+  Array whole = array;
+  whole.shape = array.axes;
+  whole.shape.insert(whole.shape.begin(), kSampleCount);
+  array.node = add(node,
+                   model::GroupNormalization({.groups = groups,
+                                              .epsilon = attributes.number("epsilon", 1e-5f),
+                                              .scale = scales,
+                                              .center = centers}),
+                   {arranged(node, whole, order)}, layer_name(node, 1));
+  if (scales) set_weights(array.node, "gamma", std::move(gamma));
+  if (centers) set_weights(array.node, "beta", std::move(beta));
+  array.order = order;
   set(node, array);
 }
 

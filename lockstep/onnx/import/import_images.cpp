@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
@@ -23,8 +24,12 @@ using model::Shape;
 struct Window {
   std::vector<std::int64_t> kernel;
   std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> dilations;
   std::vector<std::int64_t> begins;  ///< zeros before
   std::vector<std::int64_t> ends;    ///< zeros after
+
+  /// The elements of axis k from the first to the last of a window.
+  std::int64_t span(std::size_t k) const { return (kernel[k] - 1) * dilations[k] + 1; }
 };
 
 /// The padding option that adds these zeros.
@@ -37,13 +42,13 @@ std::optional<Padding> padding_of(const Window& window, std::span<const std::int
   if (all([&](std::size_t k) { return window.begins[k] == 0 && window.ends[k] == 0; }))
     return Padding::valid;
   if (all([&](std::size_t k) {
-        return window.begins[k] == window.kernel[k] / 2 && window.ends[k] == window.begins[k];
+        return window.begins[k] == window.span(k) / 2 && window.ends[k] == window.begins[k];
       }))
     return Padding::symmetric;
   if (all([&](std::size_t k) {
         const std::int64_t outputs = (extents[k] + window.strides[k] - 1) / window.strides[k];
         const std::int64_t zeros = std::max<std::int64_t>(
-            0, (outputs - 1) * window.strides[k] + window.kernel[k] - extents[k]);
+            0, (outputs - 1) * window.strides[k] + window.span(k) - extents[k]);
         return window.begins[k] == zeros / 2 && window.ends[k] == zeros - zeros / 2;
       }))
     return Padding::same;
@@ -101,12 +106,11 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
   if (kernel.empty()) kernel = list("kernel_shape", axes, 0, 1);
   Window window{.kernel = std::move(kernel),
                 .strides = list("strides", axes, 1, 1),
+                .dilations = list("dilations", axes, 1, 1),
                 .begins = std::vector<std::int64_t>(axes),
                 .ends = std::vector<std::int64_t>(axes)};
   if (std::ranges::any_of(window.kernel, [&](auto v) { return v < 1 || v >= kExtentLimit; }))
     fail("expected a window of at least one element", "it has none");
-  if (std::ranges::any_of(list("dilations", axes, 1, 1), [](auto v) { return v != 1; }))
-    fail("expected dilations of 1", "got others");
   const std::string automatic = attributes.text("auto_pad", "NOTSET");
   if (automatic == "NOTSET" || automatic.empty()) {
     const auto pads = list("pads", 2 * axes, 0, 0);
@@ -116,7 +120,7 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
     for (std::size_t k = 0; k < axes; ++k) {
       const std::int64_t stride = window.strides[k];
       const std::int64_t zeros = std::max<std::int64_t>(
-          0, ((extents[k] + stride - 1) / stride - 1) * stride + window.kernel[k] - extents[k]);
+          0, ((extents[k] + stride - 1) / stride - 1) * stride + window.span(k) - extents[k]);
       window.begins[k] = automatic == "SAME_UPPER" ? zeros / 2 : zeros - zeros / 2;
       window.ends[k] = zeros - window.begins[k];
     }
@@ -127,13 +131,16 @@ Window read_window(const Node& node, std::vector<std::int64_t> kernel,
   return window;
 }
 
-/// With ceil_mode there may be one more window, which begins inside and ends outside.
-bool has_more_windows(const Window& window, std::span<const std::int64_t> extents) {
+/// With ceil_mode there may be one more window, which begins before the end of the input and ends
+/// outside. Extends the border to it.
+void add_last_windows(Window& window, std::span<const std::int64_t> extents) {
   for (std::size_t k = 0; k < extents.size(); ++k) {
-    const std::int64_t free = extents[k] + window.begins[k] + window.ends[k] - window.kernel[k];
-    if (free % window.strides[k] != 0) return true;
+    const std::int64_t free = extents[k] + window.begins[k] + window.ends[k] - window.span(k);
+    const std::int64_t rest = free % window.strides[k];
+    const std::int64_t next = free - rest + window.strides[k];  // begin of one more window
+    if (free >= 0 && rest != 0 && next < extents[k] + window.begins[k])
+      window.ends[k] += window.strides[k] - rest;
   }
-  return false;
 }
 
 }  // namespace
@@ -188,6 +195,7 @@ void Importer::import_convolution(const Node& node) {
                 model::Conv1D({.filters = filters,
                                .kernel = window.kernel[0],
                                .strides = window.strides[0],
+                               .dilation = window.dilations[0],
                                .padding = *padding,
                                .groups = groups,
                                .use_bias = use_bias}),
@@ -196,6 +204,7 @@ void Importer::import_convolution(const Node& node) {
     layer = add(node,
                 model::DepthwiseConv2D({.kernel = extent_of(window.kernel),
                                         .strides = extent_of(window.strides),
+                                        .dilation = extent_of(window.dilations),
                                         .padding = *padding,
                                         .depth_multiplier = filters / groups,
                                         .use_bias = use_bias}),
@@ -205,6 +214,7 @@ void Importer::import_convolution(const Node& node) {
                 model::Conv2D({.filters = filters,
                                .kernel = extent_of(window.kernel),
                                .strides = extent_of(window.strides),
+                               .dilation = extent_of(window.dilations),
                                .padding = *padding,
                                .groups = groups,
                                .use_bias = use_bias}),
@@ -214,32 +224,177 @@ void Importer::import_convolution(const Node& node) {
   set(node, channels_first(layer, network_.shape(layer)));
 }
 
-void Importer::import_pooling(const Node& node) {
+/// A transposed convolution. Zeros that it removes at the edges of its output, other than those of
+/// "same" and "symmetric", are cropped from that of "valid".
+void Importer::import_transposed_convolution(const Node& node) {
+  const Array input = samples_at(node, 0);
+  const Constant& kernel = weights_at(node, 1);
+  const Attributes attributes(node);
+  if (input.shape.size() != 4 || kernel.shape.size() != 4 || kernel.floats()->empty() ||
+      kernel.shape[0] != input.shape[1] || attributes.integer("group", 1) != 1)
+    refuse(node, "expected an image and a kernel for all of its channels, in one group",
+           fmt::format("got {} and {}", model::to_string(input.sample()),
+                       model::to_string(kernel.shape)));
+  const auto fail = [&](std::string_view expected, std::string_view actual) {
+    refuse(node, expected, actual);
+  };
+  const std::vector<std::int64_t> extents(input.shape.begin() + 2, input.shape.end());
+  Window window = read_window(node, {kernel.shape.begin() + 2, kernel.shape.end()}, extents, fail);
+  const auto beyond =
+      attributes.integers("output_padding").value_or(std::vector<std::int64_t>(2, 0));
+  const auto stated = attributes.integers("output_shape");
+  const std::string automatic = attributes.text("auto_pad", "NOTSET");
+  if (std::ranges::any_of(window.dilations, [](std::int64_t one) { return one != 1; }) ||
+      beyond.size() != 2 || (stated && stated->size() != 2))
+    refuse(node, "expected \"dilations\" of 1 and two numbers as other options", "got others");
+  const std::int64_t filters = kernel.shape[1];
+  // The part [begin, end) of the output of "valid".
+  std::array<std::int64_t, 2> ends{};
+  for (std::size_t k = 0; k < 2; ++k) {
+    const std::int64_t whole = window.strides[k] * (extents[k] - 1) + window.kernel[k] + beyond[k];
+    std::int64_t extent = whole - window.begins[k] - window.ends[k];
+    if (stated || automatic.starts_with("SAME")) {
+      extent = stated ? (*stated)[k] : extents[k] * window.strides[k];
+      const std::int64_t removed = std::max<std::int64_t>(0, whole - extent);
+      window.begins[k] = automatic == "SAME_LOWER" ? removed - removed / 2 : removed / 2;
+    }
+    ends[k] = window.begins[k] + extent;
+    const std::int64_t most =
+        window.strides[k] * (extents[k] - 1) + std::max(window.kernel[k], window.strides[k]);
+    if (extent < 1 || ends[k] > most)
+      refuse(node, fmt::format("expected an output of at most {} along axis {}", most, k + 2),
+             fmt::format("got {}", ends[k]));
+  }
+  model::Conv2DTranspose::Options options{.filters = filters,
+                                          .kernel = extent_of(window.kernel),
+                                          .strides = extent_of(window.strides),
+                                          .padding = Padding::valid,
+                                          .use_bias = has_input(node, 2)};
+  bool is_cropped = true;
+  for (const Padding padding : {Padding::valid, Padding::same, Padding::symmetric}) {
+    const model::WindowGeometry geometry =
+        model::window_geometry({ends[0] - window.begins[0], ends[1] - window.begins[1], filters},
+                               options.kernel, options.strides, padding);
+    const bool fits = geometry.pad_top == window.begins[0] &&
+                      geometry.pad_left == window.begins[1] &&
+                      geometry.output_height == extents[0] && geometry.output_width == extents[1];
+    options.padding = padding;
+    const Shape shape =
+        fits ? model::transposed_shape({extents[0], extents[1], filters}, options) : Shape();
+    is_cropped =
+        !fits || shape[0] != ends[0] - window.begins[0] || shape[1] != ends[1] - window.begins[1];
+    if (!is_cropped) break;
+  }
+  if (is_cropped) options.padding = Padding::valid;
+  const NodeId layer =
+      add(node, model::Conv2DTranspose(options), {channels_last(node, input)}, layer_name(node, 1));
+  // [C, O, ...] to [C, ..., O].
+  set_weights(layer, "kernel", kernel_channels_last(kernel));
+  if (options.use_bias) {
+    const std::vector<float>& bias = *weights_at(node, 2).floats();
+    if (static_cast<std::int64_t>(bias.size()) != filters)
+      refuse(node, fmt::format("expected a bias of {} elements", filters),
+             fmt::format("got {}", bias.size()));
+    set_weights(layer, "bias", bias);
+  }
+  Array output = channels_first(layer, network_.shape(layer));
+  if (is_cropped)
+    for (std::size_t k = 0; k < 2; ++k)
+      output = cropped(node, output, k + 2, window.begins[k], ends[k]);
+  set(node, output);
+}
+
+/// An enlargement of an image by whole factors.
+void Importer::import_resize(const Node& node) {
   const Array input = samples_at(node, 0);
   if (input.shape.size() != 4)
     refuse(node, "expected an image [N, C, H, W]",
            fmt::format("the input has {} axes", input.shape.size()));
-  const std::array extents = {input.shape[2], input.shape[3]};
+  const Attributes attributes(node);
+  std::array<double, 4> factors{};
+  const Constant* const scales = constant_at(node, 2);
+  if (scales != nullptr && scales->floats() != nullptr && scales->floats()->size() == 4) {
+    for (std::size_t axis = 0; axis < 4; ++axis)
+      factors[axis] = static_cast<double>((*scales->floats())[axis]);
+  } else if (const auto sizes = integers_at(node, 3, ""); sizes && sizes->size() == 4) {
+    factors = {1, 0, 0, 0};
+    for (std::size_t axis = 1; axis < 4; ++axis)
+      factors[axis] = static_cast<double>((*sizes)[axis]) / static_cast<double>(input.shape[axis]);
+  }
+  const auto is_whole = [](double factor) {
+    return factor >= 1 && factor < 65536 && factor == std::floor(factor);
+  };
+  if (factors[0] != 1 || factors[1] != 1 || !is_whole(factors[2]) || !is_whole(factors[3]))
+    refuse(node, "expected height and width multiplied by whole numbers",
+           fmt::format("got the factors {}, {}, {} and {}", factors[0], factors[1], factors[2],
+                       factors[3]));
+  const std::string mode = attributes.text("mode", "nearest");
+  const std::string places = attributes.text("coordinate_transformation_mode", "half_pixel");
+  const std::string rounding = attributes.text("nearest_mode", "round_prefer_floor");
+  // For whole factors, these select the same pixels.
+  const bool repeats =
+      mode == "nearest" && ((places == "asymmetric" && rounding == "floor") ||
+                            (places == "tf_half_pixel_for_nn" && rounding == "floor") ||
+                            ((places == "half_pixel" || places == "pytorch_half_pixel") &&
+                             rounding.starts_with("round")));
+  const bool interpolates =
+      mode == "linear" && (places == "half_pixel" || places == "pytorch_half_pixel");
+  if ((!repeats && !interpolates) || attributes.integer("antialias", 0) != 0)
+    refuse(node, "expected nearest pixels, or linear interpolation with half_pixel coordinates",
+           fmt::format("got \"{}\", \"{}\" and \"{}\"", mode, places, rounding));
+  const NodeId layer = add(
+      node,
+      model::UpSampling2D(
+          {.size = {static_cast<std::int64_t>(factors[2]), static_cast<std::int64_t>(factors[3])},
+           .interpolation =
+               repeats ? model::Interpolation::nearest : model::Interpolation::bilinear}),
+      {channels_last(node, input)});
+  set(node, channels_first(layer, network_.shape(layer)));
+}
+
+/// A pooling of images, or of sequences as images of one column.
+void Importer::import_pooling(const Node& node) {
+  const Array input = samples_at(node, 0);
+  const std::size_t axes = input.shape.size() < 2 ? 0 : input.shape.size() - 2;
+  if (axes != 1 && axes != 2)
+    refuse(node, "expected an image or a sequence, [N, C, H, W] or [N, C, T]",
+           fmt::format("the input has {} axes", input.shape.size()));
+  std::vector<std::int64_t> extents(input.shape.begin() + 2, input.shape.end());
   const auto fail = [&](std::string_view expected, std::string_view actual) {
     refuse(node, expected, actual);
   };
-  const Window window = read_window(node, {}, extents, fail);
+  Window window = read_window(node, {}, extents, fail);
   const Attributes attributes(node);
   const bool is_max = node.type == "MaxPool";
-  if (attributes.integer("ceil_mode", 0) != 0 && has_more_windows(window, extents))
-    refuse(node, "expected windows inside the image (\"ceil_mode\" 0)", "some end outside");
+  if (std::ranges::any_of(window.dilations, [](std::int64_t one) { return one != 1; }))
+    refuse(node, "expected windows of neighboring elements (\"dilations\" 1)", "got others");
   if (is_used(node, 1)) refuse(node, "expected its first output only", "its indices are read");
+  const bool has_border = !is_max && padding_of(window, extents) != Padding::valid;
+  const bool counts_border = has_border && attributes.integer("count_include_pad", 0) != 0;
+  std::vector<std::int64_t> ends = window.ends;
+  if (attributes.integer("ceil_mode", 0) != 0) add_last_windows(window, extents);
   NodeId from = channels_last(node, input);
-  std::optional<Padding> padding = padding_of(window, extents);
-  if (!is_max && padding != Padding::valid && attributes.integer("count_include_pad", 0) != 0) {
+  if (axes == 1) {
+    from = moved(node, from, {extents[0], 1, input.shape[1]}, std::nullopt);
+    extents.push_back(1);
+    for (auto* const list : {&window.kernel, &window.strides, &window.dilations})
+      list->push_back(1);
+    for (auto* const list : {&window.begins, &window.ends, &ends}) list->push_back(0);
+  }
+  if (counts_border) {  // what add_last_windows() has added does not count
     from = add(node,
                model::ZeroPadding2D({.top = window.begins[0],
-                                     .bottom = window.ends[0],
+                                     .bottom = ends[0],
                                      .left = window.begins[1],
-                                     .right = window.ends[1]}),
+                                     .right = ends[1]}),
                {from});
-    padding = Padding::valid;
+    for (std::size_t k = 0; k < ends.size(); ++k) {
+      extents[k] += window.begins[k] + ends[k];
+      window.begins[k] = 0;
+      window.ends[k] -= ends[k];
+    }
   }
+  const std::optional<Padding> padding = padding_of(window, extents);
   if (!padding)
     refuse(node,
            "expected a border as that of \"valid\", \"same\" or \"symmetric\" (docs/models.md)",
@@ -249,7 +404,9 @@ void Importer::import_pooling(const Node& node) {
       .pool = extent_of(window.kernel), .strides = extent_of(window.strides), .padding = *padding};
   const NodeId layer = is_max ? add(node, model::MaxPool2D(options), {from})
                               : add(node, model::AveragePool2D(options), {from});
-  set(node, channels_first(layer, network_.shape(layer)));
+  Shape output = network_.shape(layer);
+  if (axes == 1) output.erase(output.begin() + 1);
+  set(node, channels_first(layer, output));
 }
 
 void Importer::import_global_pooling(const Node& node) {
@@ -363,8 +520,24 @@ void Importer::import_padding(const Node& node) {
   for (std::size_t axis = 1; axis < rank; ++axis)
     (is_padded(axis) ? moving : still).push_back(axis);
   if (moving.empty() && (rank == 0 || !is_padded(0))) return set(node, input);
-  if (rank != 4 || is_padded(0) || still.empty())
-    refuse(node, "expected zeros at the edges of an image", "it pads other axes");
+  if ((rank != 4 && rank != 3) || is_padded(0) || still.empty())
+    refuse(node, "expected zeros at the edges of an image or a sequence", "it pads other axes");
+  if (rank == 3) {  // as an image of one column
+    const std::size_t axis = moving.front();
+    Array array = with_sample_axes(node, input);
+    const Axes order{axis - 1, 2 - axis};
+    const std::int64_t width = input.shape[3 - axis];
+    const NodeId from =
+        moved(node, arranged(node, array, order), {input.shape[axis], 1, width}, std::nullopt);
+    array.node = add(
+        node,
+        model::ZeroPadding2D({.top = begins[axis], .bottom = ends[axis], .left = 0, .right = 0}),
+        {from});
+    array.shape[axis] += begins[axis] + ends[axis];
+    array.axes = array.sample();
+    array.order = order;
+    return set(node, array);
+  }
   // The channels are the last axis in the network if it is not padded, else the first such axis.
   Array array = with_sample_axes(node, input);
   std::size_t channels = still.front();

@@ -86,7 +86,7 @@ void Importer::check_recurrent_options(const Node& node, std::int64_t positions)
 /// Lockstep for layers of one bias, write zeros.
 bool Importer::has_two_biases(const Node& node) {
   if (node.type == "GRU") return true;
-  if (!keeps_two_biases_) return false;
+  if (!options_.keeps_two_biases) return false;
   if (model_.producer == "pytorch") return true;
   const Constant& constant = weights_at(node, 3);
   const std::vector<float>& values = *constant.floats();

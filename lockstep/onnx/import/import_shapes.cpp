@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/model/layers/elementwise/rescaling.h"
+#include "lockstep/model/layers/embedding/positional_embedding.h"
 #include "lockstep/model/layers/shape/shape.h"
 #include "lockstep/onnx/import/importer.h"
 
@@ -23,27 +26,45 @@ std::int64_t extent_between(const Shape& shape, std::size_t begin, std::size_t e
   return product;
 }
 
-/// The shape `wanted` of a Reshape of `array` whose axis `batch` are the samples; nullopt if it
-/// does not keep samples separate.
-std::optional<Shape> reshaped_around(const Array& array, Shape wanted, std::size_t batch) {
-  const std::int64_t total = model::element_count(array.sample());
+/// The array with the shape `wanted`, whose axis `batch` are the samples and further axes of
+/// `merged` elements, or of any number if that is 0. Nullopt if the elements of a sample would not
+/// stay together.
+std::optional<Array> reshaped_around(Array array, Shape wanted, std::size_t batch,
+                                     std::int64_t merged) {
+  const Shape sample = array.sample();
+  const std::int64_t total = model::element_count(sample);
+  const std::size_t place = array.batch() + array.before.size();  // the samples among the axes
+  const std::int64_t before = extent_between(sample, 0, place);
+  // At most one of the other axes is inferred, if the samples are not.
   std::optional<std::size_t> free;
-  std::int64_t known = 1;
+  std::array<std::int64_t, 2> known{1, 1};  // before and after the samples
   for (std::size_t axis = 0; axis < wanted.size(); ++axis) {
     if (axis == batch) continue;
-    if (wanted[axis] == -1 && !free) {
+    if (wanted[axis] == -1 && !free && merged > 0) {
       free = axis;
       continue;
     }
-    if (wanted[axis] <= 0 || wanted[axis] > total / known) return std::nullopt;
-    known *= wanted[axis];
+    std::int64_t& product = known[axis < batch ? 0 : 1];
+    if (wanted[axis] <= 0 || wanted[axis] > total / product) return std::nullopt;
+    product *= wanted[axis];
   }
-  if (total % known != 0 || (!free && known != total)) return std::nullopt;
-  if (free) wanted[*free] = total / known;
+  const std::array<std::int64_t, 2> all{before, total / before};
+  if (all[0] % known[0] != 0 || all[1] % known[1] != 0) return std::nullopt;
+  std::array<std::int64_t, 2> rest{all[0] / known[0], all[1] / known[1]};
+  if (merged == 0) merged = rest[0] * rest[1];
+  if (free) {
+    std::int64_t& part = rest[*free < batch ? 0 : 1];
+    const std::int64_t other = rest[*free < batch ? 1 : 0];
+    if (merged % other != 0 || part % (merged / other) != 0) return std::nullopt;
+    wanted[*free] = part / (merged / other);
+    part = merged / other;
+  }
+  if (rest[0] * rest[1] != merged) return std::nullopt;
+  array.before = rest[0] > 1 ? Shape{rest[0]} : Shape();
+  array.after = rest[1] > 1 ? Shape{rest[1]} : Shape();
   wanted[batch] = kSampleCount;
-  if (extent_between(wanted, 0, batch) != extent_between(array.shape, 0, array.batch()))
-    return std::nullopt;
-  return wanted;
+  array.shape = std::move(wanted);
+  return array;
 }
 
 }  // namespace
@@ -102,32 +123,48 @@ void Importer::import_flatten(const Node& node) {
 }
 
 void Importer::import_reshape(const Node& node) {
-  const Array input = array_at(node, 0);
+  const Array input = any_array_at(node, 0);
   const auto requested = integers_at(node, 1, "shape");
   if (!requested || requested->size() > 16)
     refuse(node, "expected a shape of at most 16 axes", "got another");
   Shape wanted = *requested;
+  // An extent of 0 is copied; that of merged axes is then inferred.
   if (Attributes(node).integer("allowzero", 0) == 0)
     for (std::size_t axis = 0; axis < wanted.size(); ++axis)
-      if (wanted[axis] == 0 && axis < input.shape.size()) wanted[axis] = input.shape[axis];
+      if (wanted[axis] == 0 && axis < input.shape.size())
+        wanted[axis] = axis == input.batch() && input.is_merged() ? -1 : input.shape[axis];
   // The axis of the samples is stated by the graph, or has the number of samples that the file
-  // states, or is the inferred one.
-  for (const std::optional<std::int64_t> sign :
-       {std::optional(kSampleCount), samples_, std::optional(std::int64_t{-1})})
-    for (std::size_t axis = 0; axis < wanted.size(); ++axis)
-      if (sign && wanted[axis] == *sign)
-        if (auto shape = reshaped_around(input, wanted, axis))
-          return reshape_to(node, input, std::move(*shape));
+  // states, or is the inferred one, or has a multiple of that number. Of several, axes that are
+  // merged after the samples are more usual, and the last axis is hardly ever merged.
+  const auto merged_in = [&](std::int64_t extent, int pass) -> std::optional<std::int64_t> {
+    if (pass == 0 && times_in(extent) > 0) return times_in(extent);
+    if (pass == 1 && samples_ && extent == *samples_) return 1;
+    if (pass == 2 && extent == -1) return 0;
+    if (pass == 3 && samples_ && extent > 0 && extent % *samples_ == 0) return extent / *samples_;
+    return std::nullopt;
+  };
+  for (int pass = 0; pass < 4; ++pass) {
+    std::optional<Array> best;
+    for (std::size_t axis = 0; axis < wanted.size(); ++axis) {
+      const auto merged = merged_in(wanted[axis], pass);
+      auto array = merged ? reshaped_around(input, wanted, axis, *merged) : std::nullopt;
+      if (!array || (best && axis + 1 == wanted.size())) continue;
+      if (!best || (!best->before.empty() && array->before.empty())) best = std::move(array);
+    }
+    if (best) return set(node, *best);
+  }
   std::string text;
   for (const std::int64_t extent : *requested)
     text += fmt::format("{}{}", text.empty() ? "" : ", ",
-                        extent == kSampleCount ? "N" : fmt::format("{}", extent));
+                        extent == kSampleCount ? "N"
+                        : times_in(extent) > 0 ? fmt::format("{} N", times_in(extent))
+                                               : fmt::format("{}", extent));
   refuse(node, "expected a shape that keeps samples separate",
          fmt::format("got [{}] for samples of {}", text, model::to_string(input.sample())));
 }
 
 void Importer::import_squeeze(const Node& node) {
-  const Array input = array_at(node, 0);
+  const Array input = any_array_at(node, 0);
   const auto axes = integers_at(node, 1, "axes");
   std::vector<bool> removed(input.shape.size());
   for (std::size_t axis = 0; axis < removed.size() && !axes; ++axis)
@@ -146,7 +183,7 @@ void Importer::import_squeeze(const Node& node) {
 }
 
 void Importer::import_unsqueeze(const Node& node) {
-  const Array input = array_at(node, 0);
+  const Array input = any_array_at(node, 0);
   const auto axes = integers_at(node, 1, "axes");
   const std::size_t rank = input.shape.size() + (axes ? axes->size() : 0);
   if (!axes || rank > 16)
@@ -166,7 +203,7 @@ void Importer::import_unsqueeze(const Node& node) {
 }
 
 void Importer::import_transpose(const Node& node) {
-  const Array input = array_at(node, 0);
+  const Array input = any_array_at(node, 0);
   const std::size_t rank = input.shape.size();
   std::vector<std::int64_t> order = Attributes(node).integers("perm").value_or(Shape());
   if (order.empty())
@@ -186,7 +223,8 @@ void Importer::import_transpose(const Node& node) {
   for (const std::int64_t axis : order) {
     const auto index = static_cast<std::size_t>(axis);
     output.shape.push_back(array.shape[index]);
-    if (index != batch) from.push_back(index < batch ? index : index - 1);
+    const std::size_t count = index == batch ? array.before.size() + array.after.size() : 1;
+    for (std::size_t k = 0; k < count; ++k) from.push_back(array.sample_axis(index) + k);
   }
   output.axes = output.sample();
   for (std::size_t k = 0; k < array.order.size(); ++k)
@@ -197,7 +235,9 @@ void Importer::import_transpose(const Node& node) {
 
 void Importer::import_concatenation(const Node& node) {
   if (node.inputs.empty()) refuse(node, "expected inputs", "it has none");
-  const Array first = with_sample_axes(node, samples_at(node, 0));
+  std::size_t lead = 0;  // the first input that is no constant
+  while (lead + 1 < node.inputs.size() && constant_at(node, lead) != nullptr) ++lead;
+  const Array first = with_sample_axes(node, samples_at(node, lead));
   const std::size_t rank = first.shape.size();
   const auto axis = axis_of(Attributes(node).integer("axis", 0), rank);
   if (!axis || *axis == 0)
@@ -207,7 +247,9 @@ void Importer::import_concatenation(const Node& node) {
   std::vector<NodeId> inputs;
   output.shape[*axis] = 0;
   for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-    const Array input = samples_at(node, k);
+    const Constant* const constant = constant_at(node, k);
+    const Array input =
+        constant != nullptr ? repeated(node, first, *axis, *constant) : samples_at(node, k);
     if (input.shape.size() != rank)
       refuse(node, fmt::format("expected inputs of {} axes", rank),
              fmt::format("one has {}", input.shape.size()));
@@ -219,6 +261,33 @@ void Importer::import_concatenation(const Node& node) {
   output.node = add(node, model::Concatenate({.axis = static_cast<std::int64_t>(place) + 1}),
                     std::move(inputs));
   set(node, output);
+}
+
+/// A constant as rows of each sample, such as the token of the class before those of an image: an
+/// array like `array`, with another extent along `axis`. The rows are trained: they are added to
+/// zeros.
+Array Importer::repeated(const Node& node, const Array& array, std::size_t axis,
+                         const Constant& constant) {
+  Shape expected = array.shape;
+  expected[axis] = constant.shape.size() == expected.size() ? constant.shape[axis] : 0;
+  // Equal numbers may have been repeated for all samples already.
+  if (!constant.has_batch()) expected[array.batch()] = 1;
+  if (constant.floats() == nullptr || constant.shape != expected || expected[axis] < 1 ||
+      expected[axis] > array.shape[axis])
+    refuse(node, "expected arrays, and constants of the shape of one sample",
+           fmt::format("a constant is {}, a sample {}", model::to_string(constant.shape),
+                       model::to_string(array.sample())));
+  Array rows = cropped(node, array, axis, 0, expected[axis]);
+  const std::int64_t count = model::element_count(rows.sample());
+  const NodeId zeros = add(node, model::Rescaling({.scale = 0}),
+                           {moved(node, plain(node, rows), {1, count}, std::nullopt)});
+  rows.node = add(node, model::PositionalEmbedding(), {zeros}, "rows");
+  std::vector<float> values = *constant.floats();
+  values.resize(static_cast<std::size_t>(count), values.front());
+  set_weights(rows.node, "embeddings", std::move(values));
+  rows.axes = rows.sample();
+  std::ranges::sort(rows.order);
+  return rows;
 }
 
 /// The positions [begin, end) of the axis `axis` of the graph's array.
@@ -279,7 +348,8 @@ void Importer::import_slice(const Node& node) {
       axes.push_back(static_cast<std::int64_t>(k));
   const auto steps = integers_at(node, 4, "steps");
   if (!starts || !ends || starts->size() != ends->size() || starts->size() != axes.size() ||
-      std::ranges::find(*starts, kSampleCount) != starts->end() ||
+      std::ranges::any_of(*starts, [](std::int64_t start) { return times_in(start) > 0; }) ||
+      std::ranges::any_of(*ends, [](std::int64_t end) { return times_in(end) > 1; }) ||
       (steps && (steps->size() != axes.size() ||
                  std::ranges::any_of(*steps, [](std::int64_t step) { return step != 1; }))))
     refuse(node, "expected a begin and an end for each axis, and steps of 1", "got others");

@@ -58,7 +58,7 @@ bool is_addressable(const Shape& shape) {
 Importer::Importer(const Model& model, std::string_view where, const ImportOptions& options)
     : model_(model),
       where_(where),
-      keeps_two_biases_(options.keeps_two_biases),
+      options_(options),
       network_(Shape{1}, options.name),
       folder_(4 * constant_elements(model) + (std::size_t{1} << 23)) {}
 
@@ -71,42 +71,47 @@ std::span<const Importer::Operator> Importer::operators() {
       Operator{"Clip", &Importer::import_function},
       Operator{"Concat", &Importer::import_concatenation},
       Operator{"Conv", &Importer::import_convolution},
+      Operator{"ConvTranspose", &Importer::import_transposed_convolution},
       Operator{"DequantizeLinear", &Importer::import_dequantize},
       Operator{"Div", &Importer::import_combination},
       Operator{"Dropout", &Importer::import_dropout},
-      Operator{"Erf", &Importer::import_function},
+      Operator{"Equal", &Importer::import_combination},
       Operator{"Flatten", &Importer::import_flatten},
       Operator{"GRU", &Importer::import_recurrent},
       Operator{"Gather", &Importer::import_gather},
-      Operator{"Gelu", &Importer::import_function},
       Operator{"Gemm", &Importer::import_gemm},
       Operator{"GlobalAveragePool", &Importer::import_global_pooling},
       Operator{"GlobalMaxPool", &Importer::import_global_pooling},
       Operator{"Identity", &Importer::import_identity},
+      Operator{"Greater", &Importer::import_combination},
+      Operator{"GreaterOrEqual", &Importer::import_combination},
+      Operator{"GroupNormalization", &Importer::import_group_normalization},
+      Operator{"InstanceNormalization", &Importer::import_group_normalization},
       Operator{"LSTM", &Importer::import_recurrent},
       Operator{"LayerNormalization", &Importer::import_layer_normalization},
-      Operator{"LeakyRelu", &Importer::import_function},
+      Operator{"Less", &Importer::import_combination},
+      Operator{"LessOrEqual", &Importer::import_combination},
       Operator{"MatMul", &Importer::import_product},
       Operator{"MaxPool", &Importer::import_pooling},
       Operator{"Mul", &Importer::import_combination},
+      Operator{"PRelu", &Importer::import_prelu},
       Operator{"Pad", &Importer::import_padding},
       Operator{"Pow", &Importer::import_combination},
       Operator{"QuantizeLinear", &Importer::import_quantize},
       Operator{"RNN", &Importer::import_recurrent},
       Operator{"ReduceMax", &Importer::import_reduction},
       Operator{"ReduceMean", &Importer::import_reduction},
-      Operator{"Relu", &Importer::import_function},
       Operator{"Reshape", &Importer::import_reshape},
+      Operator{"Resize", &Importer::import_resize},
       Operator{"Shape", &Importer::import_shape},
-      Operator{"Sigmoid", &Importer::import_function},
       Operator{"Slice", &Importer::import_slice},
       Operator{"Softmax", &Importer::import_softmax},
       Operator{"Split", &Importer::import_split},
       Operator{"Squeeze", &Importer::import_squeeze},
       Operator{"Sub", &Importer::import_combination},
-      Operator{"Tanh", &Importer::import_function},
       Operator{"Transpose", &Importer::import_transpose},
-      Operator{"Unsqueeze", &Importer::import_unsqueeze}};
+      Operator{"Unsqueeze", &Importer::import_unsqueeze},
+      Operator{"Where", &Importer::import_choice}};
   return kOperators;
 }
 
@@ -121,7 +126,8 @@ ImportedNetwork Importer::run() {
   find_needed();
   add_inputs();
   for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (needed_[i] && !done_.contains(nodes_[i])) import_node(*nodes_[i]);
+    if (needed_[i] && !done_.contains(nodes_[i])) import_or_note(*nodes_[i]);
+  if (!refusals_.empty()) refuse_all();
   add_outputs();
   try {
     network_.check_complete();
@@ -192,8 +198,9 @@ Axes Importer::input_order(const Value& value) const {
     const auto found = readers_.find(name);
     if (found == readers_.end() || found->second.empty()) break;
     const Node& reader = *found->second.front();
-    for (const std::string_view type : {"Conv", "MaxPool", "AveragePool", "GlobalAveragePool",
-                                        "GlobalMaxPool", "BatchNormalization"})
+    for (const std::string_view type :
+         {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+          "BatchNormalization", "GroupNormalization", "InstanceNormalization", "Resize"})
       if (reader.type == type) return last;
     if (reader.type == "Transpose") {
       const auto order = Attributes(reader).integers("perm");
@@ -217,6 +224,26 @@ Axes Importer::input_order(const Value& value) const {
     return extent != nullptr && *extent <= 4;
   };
   return is_few(3) && !is_few(1) ? same : last;
+}
+
+/// The extents of a sample of an input. One that the file leaves free is that of the data, whose
+/// samples have the axes `order`, or 0.
+Shape Importer::stated_extents(const Value& value, const Axes& order) const {
+  const auto& known = options_.inputs;
+  auto found = std::ranges::find(known, value.name, &model::NetworkInput::name);
+  if (found == known.end() && known.size() == 1) found = known.begin();
+  const bool fits = found != known.end() && found->shape.size() == order.size();
+  Shape extents;
+  for (std::size_t axis = 0; axis + 1 < value.shape.size(); ++axis) {
+    const auto* const extent = std::get_if<std::int64_t>(&value.shape[axis + 1]);
+    if (extent != nullptr && *extent > 0)
+      extents.push_back(*extent);
+    else
+      extents.push_back(fits ? found->shape[static_cast<std::size_t>(
+                                   std::ranges::find(order, axis) - order.begin())]
+                             : 0);
+  }
+  return extents;
 }
 
 void Importer::add_inputs() {
@@ -245,22 +272,27 @@ void Importer::add_inputs() {
     Array array;
     array.node = model::kInput - static_cast<NodeId>(inputs.size());
     array.shape = {kSampleCount};
+    array.order = input_order(value);
+    if (is_indices) std::ranges::sort(array.order);
+    const Shape extents = stated_extents(value, array.order);
     for (std::size_t axis = 1; axis < value.shape.size(); ++axis) {
-      const auto* const extent = std::get_if<std::int64_t>(&value.shape[axis]);
-      if (extent == nullptr || *extent <= 0 || *extent >= (std::int64_t{1} << 31)) {
-        const std::string got =
-            extent == nullptr ? fmt::format("\"{}\"", std::get<std::string>(value.shape[axis]))
-                              : fmt::format("{}", *extent);
-        refuse_input("expected fixed extents but for the number of samples, the first axis",
-                     fmt::format("has {} as axis {}", got, axis));
+      const std::int64_t extent = extents[axis - 1];
+      if (extent <= 0 || extent >= (std::int64_t{1} << 31)) {
+        const auto* const name = std::get_if<std::string>(&value.shape[axis]);
+        refuse_input(
+            "expected fixed extents but for the number of samples, the first axis, or data that "
+            "has them",
+            fmt::format("has {} as axis {}",
+                        name != nullptr
+                            ? fmt::format("\"{}\"", *name)
+                            : fmt::format("{}", std::get<std::int64_t>(value.shape[axis])),
+                        axis));
       }
-      array.shape.push_back(*extent);
+      array.shape.push_back(extent);
     }
     array.axes = array.sample();
     if (!is_addressable(array.axes))
       refuse_input("expected inputs of at most 2^40 elements", "has more");
-    array.order = input_order(value);
-    if (is_indices) std::ranges::sort(array.order);
     Shape shape;
     for (const std::size_t axis : array.order) shape.push_back(array.axes[axis]);
     inputs.push_back({.name = value.name,
@@ -282,21 +314,58 @@ void Importer::add_inputs() {
   }
 }
 
+/// Imports a node unless it reads what a refused node computes, so that one message names all that
+/// a file needs.
+void Importer::import_or_note(const Node& node) {
+  const bool is_known = std::ranges::none_of(
+      node.inputs, [&](const std::string& input) { return unknown_.contains(input); });
+  try {
+    if (!is_supported(node)) {
+      const std::string domain =
+          node.domain.empty() ? "" : fmt::format(" of the domain \"{}\"", node.domain);
+      refuse(node, "expected a supported operator (docs/models.md)",
+             "this one is not supported" + domain);
+    }
+    if (is_known) return import_node(node);
+  } catch (const Error& error) {
+    if (error.category() != ErrorCategory::input || error.message().where != where_) throw;
+    refusals_.push_back(error.message());
+  }
+  unknown_.insert(node.outputs.begin(), node.outputs.end());
+}
+
+void Importer::refuse_all() const {
+  constexpr std::size_t kMaxListed = 12;
+  if (refusals_.size() == 1) throw Error(ErrorCategory::input, refusals_.front());
+  std::string text;
+  for (std::size_t k = 0; k < std::min(refusals_.size(), kMaxListed); ++k)
+    text +=
+        fmt::format("{} {} ({})", k == 0 ? "" : ";", refusals_[k].actual, refusals_[k].expected);
+  if (refusals_.size() > kMaxListed)
+    text += fmt::format("; and {} more", refusals_.size() - kMaxListed);
+  throw Error(ErrorCategory::input, where_,
+              "expected nodes that Lockstep can import (docs/models.md)",
+              fmt::format("it has {} others:{}", refusals_.size(), text));
+}
+
+/// Whether there is a way to import the operator.
+bool Importer::is_supported(const Node& node) const {
+  return patterns_.contains(&node) ||
+         (node.domain.empty() &&
+          (std::ranges::find(operators(), node.type, &Operator::type) != operators().end() ||
+           element_function(node) != nullptr || ConstantFolder::supports(node)));
+}
+
 void Importer::import_node(const Node& node) {
   if (node.outputs.empty()) return;
   if (const auto pattern = patterns_.find(&node); pattern != patterns_.end())
     return import_pattern(node, *pattern->second);
   if (fold(node)) return;
   const auto found = std::ranges::find(operators(), node.type, &Operator::type);
-  if (!node.domain.empty() || found == operators().end()) {
-    if (ConstantFolder::supports(node))
-      refuse(node, "expected an operator that Lockstep supports on inputs of a graph",
-             "this one is supported on constants only (docs/models.md)");
-    const std::string domain =
-        node.domain.empty() ? "" : fmt::format(" of the domain \"{}\"", node.domain);
-    refuse(node, "expected a supported operator (docs/models.md)",
-           "this one is not supported" + domain);
-  }
+  if (node.domain.empty() && element_function(node) != nullptr) return import_function(node);
+  if (found == operators().end())
+    refuse(node, "expected an operator that Lockstep supports on inputs of a graph",
+           "this one is supported on constants only (docs/models.md)");
   (this->*found->import)(node);
 }
 
@@ -312,6 +381,8 @@ bool Importer::fold(const Node& node) {
     if (output > 0 && !is_used(node, output)) continue;
     auto constant = folder_.fold(node, inputs, output, model_.opset, where_);
     if (!constant) return false;
+    constant->is_weight = std::ranges::any_of(
+        inputs, [](const Constant* input) { return input != nullptr && input->is_weight; });
     set(node, std::move(*constant), output);
   }
   return true;
@@ -329,7 +400,7 @@ void Importer::add_outputs() {
                   fmt::format("no node computes \"{}\"", output.name));
     const Node& node = *nodes_[found->second];
     const Array array = materialized(node, output.name);
-    if (array.batch() != 0)
+    if (array.batch() != 0 || array.is_merged())
       refuse(node, "expected outputs whose first axis is the samples",
              fmt::format("of \"{}\" it is axis {}", output.name, array.batch()));
     // An image may stay channels last. All others have the graph's order.
@@ -380,7 +451,9 @@ const Imported& Importer::imported(const Node& node, const std::string& name) {
   if (initializer == initializers_.end())
     refuse(node, "expected nodes in an order in which they can run",
            fmt::format("it reads \"{}\", which no earlier node computes", name));
-  return tensors_.emplace(name, constant_of(*initializer->second)).first->second;
+  Constant constant = constant_of(*initializer->second);
+  constant.is_weight = constant.floats() != nullptr;
+  return tensors_.emplace(name, std::move(constant)).first->second;
 }
 
 bool Importer::is_computable(const std::string& name) {
@@ -419,10 +492,18 @@ std::optional<std::vector<std::int64_t>> Importer::integers_at(const Node& node,
   return *constant->integers();
 }
 
-Array Importer::array_at(const Node& node, std::size_t index) {
+Array Importer::any_array_at(const Node& node, std::size_t index) {
   if (!has_input(node, index))
     refuse(node, "expected its inputs", fmt::format("{} is missing", index));
   return materialized(node, node.inputs[index]);
+}
+
+Array Importer::array_at(const Node& node, std::size_t index) {
+  Array array = any_array_at(node, index);
+  if (array.is_merged())
+    refuse(node, "expected an input whose samples have an axis of their own",
+           "the graph has merged it with another");
+  return array;
 }
 
 Array Importer::samples_at(const Node& node, std::size_t index) {

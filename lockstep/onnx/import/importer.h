@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/network/network.h"
 #include "lockstep/onnx/import.h"
@@ -50,9 +52,16 @@ struct Array {
   /// of elements.
   model::Shape axes;
   Axes order;
+  /// The axes of the sample that the graph has merged with that of the samples, before and after
+  /// it, such as heads: [N * H, T, D].
+  model::Shape before = {};
+  model::Shape after = {};
 
-  std::size_t batch() const;    ///< the axis of the samples
-  model::Shape sample() const;  ///< `shape` without the batch
+  std::size_t batch() const;  ///< the axis of the samples
+  bool is_merged() const { return !before.empty() || !after.empty(); }
+  model::Shape sample() const;  ///< `shape` without the batch, with the merged axes in its place
+  /// The axis of the sample that axis `axis` of `shape` is; of the merged axes the first.
+  std::size_t sample_axis(std::size_t axis) const;
 };
 
 /// Points at which elementwise functions are compared. The last two expose limits of any size.
@@ -61,15 +70,16 @@ inline constexpr std::array<double, 22> kPoints{-6,    -4.3, -3,   -2.2, -1.5,  
                                                 3,     4.3,  5.9,  7.5,  -1e30, 1e30};
 using Samples = std::array<double, kPoints.size()>;
 
-/// An elementwise function of an array.
+/// An elementwise function of an array, and its last step.
 struct Function {
   Array input;
-  Samples samples{};  ///< its values for kPoints
-  const Node* node = nullptr;
-  /// The names of two tensors of which it is the sum or the product. A layer computes it if the
-  /// function matches no activation.
-  std::optional<std::pair<std::string, std::string>> operands = {};
-  int depth = 0;  ///< nesting depth of such functions
+  Samples samples{};           ///< its values for kPoints
+  const Node* node = nullptr;  ///< the last step
+  /// The tensors that the last step reads, one, or two for a sum or a product. If no layer computes
+  /// the whole function, one computes the step.
+  std::vector<std::string> operands = {};
+  Samples step{};  ///< with one operand: the values of the step for kPoints
+  int depth = 0;   ///< nesting depth of such functions
 };
 
 /// What a tensor of the graph is.
@@ -95,8 +105,12 @@ class Importer {
   void find_needed();
   void add_inputs();
   Axes input_order(const Value& value) const;
+  model::Shape stated_extents(const Value& value, const Axes& order) const;
+  void import_or_note(const Node& node);
+  bool is_supported(const Node& node) const;
   void import_node(const Node& node);
   bool fold(const Node& node);
+  [[noreturn]] void refuse_all() const;
   void add_outputs();
   std::vector<float> filled(const model::ParameterTable& table);
 
@@ -117,6 +131,8 @@ class Importer {
   std::optional<std::vector<std::int64_t>> integers_at(const Node& node, std::size_t index,
                                                        const char* attribute);
   Array array_at(const Node& node, std::size_t index);
+  /// array_at(), also of arrays with merged axes.
+  Array any_array_at(const Node& node, std::size_t index);
   /// array_at(); rejects arrays whose first axis is not the batch.
   Array samples_at(const Node& node, std::size_t index);
   void set(const Node& node, Imported value, std::size_t output = 0);
@@ -151,6 +167,8 @@ class Importer {
 
   // import_images.cpp
   void import_convolution(const Node& node);
+  void import_transposed_convolution(const Node& node);
+  void import_resize(const Node& node);
   void import_pooling(const Node& node);
   void import_global_pooling(const Node& node);
   void import_reduction(const Node& node);
@@ -160,8 +178,10 @@ class Importer {
   // import_dense.cpp
   void import_gemm(const Node& node);
   void import_product(const Node& node);
+  void import_array_product(const Node& node);
   void import_embedding(const Node& node, const Constant& rows);
   void import_layer_normalization(const Node& node);
+  void import_group_normalization(const Node& node);
   bool import_decomposed_normalization(const Node& node);
   void add_dense(const Node& node, const Array& input, std::vector<float> kernel,
                  std::int64_t units, std::optional<std::vector<float>> bias,
@@ -175,12 +195,20 @@ class Importer {
   // import_functions.cpp
   void import_function(const Node& node);
   void import_combination(const Node& node);
+  void import_choice(const Node& node);
+  void add_function(const Node& node, const std::string& tensor,
+                    const std::function<double(double)>& step);
   void add_positions(const Node& node, std::size_t index, const Constant& rows);
+  std::optional<Axes> axes_of(const Array& input, const Constant& constant) const;
+  Array scaled(const Node& node, const Array& input, const Axes& axes, std::vector<float> scales,
+               std::vector<float> offsets, bool trainable, const std::string& name);
+  void add_scale(const Node& node, std::size_t index, const Constant& constant);
+  void import_prelu(const Node& node);
   void import_softmax(const Node& node);
   void import_dropout(const Node& node);
   Array materialized(const Node& node, const std::string& tensor);
   std::optional<Function> as_function(const Node& node, const std::string& tensor);
-  Array combined(const Node& node, const Array& a, const Array& b, bool multiplies);
+  Array combined(const Node& node, Array a, Array b);
 
   // import_quantization.cpp
   TensorType quantized_type(const Node& node) const;
@@ -200,6 +228,7 @@ class Importer {
   void import_concatenation(const Node& node);
   void import_gather(const Node& node);
   void import_slice(const Node& node);
+  Array repeated(const Node& node, const Array& array, std::size_t axis, const Constant& constant);
   Array cropped(const Node& node, const Array& array, std::size_t axis, std::int64_t begin,
                 std::int64_t end);
   void reshape_to(const Node& node, Array array, model::Shape shape);
@@ -217,7 +246,7 @@ class Importer {
   std::unordered_map<const Node*, const LayerPattern*> patterns_;
   std::deque<LayerPattern> found_patterns_;
   std::string where_;
-  bool keeps_two_biases_;
+  ImportOptions options_;
   model::Network network_;
   ConstantFolder folder_;
   std::size_t weight_elements_ = 0;
@@ -231,6 +260,8 @@ class Importer {
   /// The quantization of the outputs of QuantizeLinear, which tensors_ has as floats.
   std::unordered_map<std::string, model::FakeQuantizeFunction> quantized_;
   std::set<const Node*> done_;  ///< imported with an earlier node
+  std::vector<ErrorMessage> refusals_;
+  std::set<std::string, std::less<>> unknown_;  ///< tensors that depend on refused nodes
   std::map<std::tuple<model::NodeId, model::Shape, Axes>, model::NodeId> moves_;
   std::set<std::string, std::less<>> names_;  ///< names of layers and inputs
   std::map<std::string, int> numbers_;        ///< last suffix that made a name unique, by name
