@@ -23,6 +23,7 @@ import make_reference_mobilenet
 import make_reference_parts as parts
 import make_reference_recurrent
 import make_reference_sequences
+import make_reference_vit
 from make_reference_layout import CLASSES, named_arrays, named_buffers, normalization, to_nhwc
 
 BATCH, BATCHES, STEPS = 8, 3, 10
@@ -349,6 +350,8 @@ def main():
     references["minilm_expected"] = stored(expected)
     references["bert"], expected = make_reference_bert.values()
     references["bert_expected"] = stored(expected)
+    transformers_of_images, expected = make_reference_vit.values()
+    references |= transformers_of_images | {"vit_expected": stored(expected)}
     references["gpt2"], expected = make_reference_gpt2.values()
     references["gpt2_expected"] = stored(expected)
     layers = parts.layers() | parts.losses() | {

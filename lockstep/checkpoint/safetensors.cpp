@@ -111,7 +111,7 @@ void refuse_other_format(const std::filesystem::path& path, std::string_view hea
           ? "; in Python, safetensors.numpy.save_file({name: array, ...}, \"w.safetensors\") "
             "converts it"
       : kind.content == Content::json
-          ? ", such as the index of weights in several files: name one of these"
+          ? ", such as the index of several files, whose name ends with .safetensors.index.json"
           : "";
   refuse(path, "expected a safetensors file", fmt::format("got {}{}", kind.name, conversion));
 }

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "lockstep/model/network/network.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/train/options/pretrained.h"
+#include "lockstep/train/options/weight_names.h"
 #include "lockstep/train/trainer.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/pretrained.h"
@@ -28,6 +31,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
@@ -178,6 +182,60 @@ TEST(PretrainedPyTorch, ReadsTheBertClassifiersOfHuggingFace) {
                 file.read(*file.find("logits"), values);
                 return values;
               }()));
+}
+
+TEST(PretrainedPyTorch, ReadsOneTokenType) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"embeddings.token_type_embeddings.weight", {1, 8}}});
+  const zoo::DataInput inputs[] = {
+      {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11}};
+  TestTrainer test(zoo::make("bert:1x8x1", inputs, 3));
+  std::vector<float> rows = test.parameter("embeddings.token_type_embeddings/embeddings");
+  std::iota(rows.begin(), rows.begin() + 8, 1.0F);
+  test.trainer().initialize_from({.path = path, .partial = true});
+  EXPECT_EQ(test.parameter("embeddings.token_type_embeddings/embeddings"), rows);
+}
+
+class VisionTransformers : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(VisionTransformers, MatchThoseOfTimm) {
+  // As in scripts/make_reference_vit.py.
+  const std::string name = GetParam();
+  const bool has_class_token = name == "vit_class_token";
+  TestTrainer test(zoo::make(
+      has_class_token ? "vit:2x8x2,patch=4,class_token" : "vit:2x8x2,patch=4", {8, 12, 3}, 5));
+  test.trainer().initialize_from({.path = reference(name)});
+  const checkpoint::SafetensorsFile file(reference("vit_expected"));
+  std::vector<float> images(2 * 8 * 12 * 3);
+  std::vector<float> logits(2 * 5);
+  file.read(*file.find("images"), images);
+  file.read(*file.find(name), logits);
+  EXPECT_THAT(test.logits(images), Pointwise(FloatNear(1e-5F), logits));
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, VisionTransformers, ::testing::Values("vit", "vit_class_token"),
+                         name_of_type);
+
+TEST(PretrainedPyTorch, WritesTheClassTokenIntoItsPosition) {
+  model::Network network = zoo::make("vit:1x8x2,patch=4,class_token", {8, 8, 3}, 5);
+  std::vector<float> parameters(network.parameters().element_count());
+  std::iota(parameters.begin(), parameters.end(), 1.0F);
+  const auto weights = torch_weights(network, parameters, {}, "export", "model.pt");
+  const auto positions = std::ranges::find(weights, "pos_embed", &NamedWeight::name);
+  const auto token = std::ranges::find(weights, "cls_token", &NamedWeight::name);
+  ASSERT_TRUE(positions != weights.end() && token != weights.end());
+  EXPECT_EQ(positions->shape, model::Shape({1, 5, 8}));
+  EXPECT_EQ(token->shape, model::Shape({1, 1, 8}));
+  EXPECT_THAT(token->stored(), Each(0.0F));
+  EXPECT_NE(positions->stored().front(), 0);
+}
+
+TEST(PretrainedPyTorch, NamesAClassTokenThatTheNetworkLacks) {
+  TestTrainer test(zoo::make("vit:2x8x2,patch=4", {8, 12, 3}, 5));
+  EXPECT_THAT(test.init_error({.path = reference("vit_class_token")}),
+              AllOf(HasSubstr("pos_embed [1, 7, 8] instead of [1, 6, 8]"),
+                    HasSubstr("unexpected cls_token [1, 1, 8]")));
 }
 
 TEST(PretrainedPyTorch, ReadsTheGpt2OfHuggingFace) {

@@ -164,8 +164,9 @@ TEST(Pretrained, ReportsAPathWithoutWeights) {
   const checkpoint::ScratchDirectory scratch;
   TestTrainer test(plain_network());
   EXPECT_EQ(test.init_error({.path = scratch.path()}),
-            fmt::format("[init-from] expected a safetensors file, a checkpoint, or a directory of "
-                        "checkpoints, got {}, which has none",
+            fmt::format("[init-from] expected a safetensors file, a checkpoint, a directory of "
+                        "checkpoints, or a folder with model.safetensors or its index, got {}, "
+                        "which has none",
                         scratch.path().string()));
   EXPECT_THAT(test.init_error({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
   const std::string zip = "PK\x03\x04" + std::string(22, '\1') + std::string("\x10\0\0\0", 4);
@@ -185,7 +186,8 @@ TEST(Pretrained, ListsTheFilesOfAFolder) {
                   "got a Git LFS pointer: git lfs pull fetches the file"},
         {"<!DOCTYPE html>\n<html></html>", "got an HTML page: the download failed"},
         {"{\"metadata\": {\"total_size\": 9}, \"weight_map\": {}}",
-         "got JSON, such as the index of weights in several files: name one of these"}}) {
+         "got JSON, such as the index of several files, whose name ends with "
+         ".safetensors.index.json"}}) {
     checkpoint::overwrite(path, bytes);
     EXPECT_THAT(test.init_error({.path = path}),
                 AllOf(HasSubstr("a.safetensors] expected a safetensors file, "), HasSubstr(name)));
@@ -196,6 +198,43 @@ TEST(Pretrained, ListsTheFilesOfAFolder) {
   EXPECT_THAT(
       test.init_error({.path = scratch.path()}),
       HasSubstr("which has none, but 2 safetensors files: name one of them, such as " + path));
+}
+
+// ---- Folders of model hubs
+
+TEST(Pretrained, ReadsTheModelOfAFolder) {
+  const checkpoint::ScratchDirectory scratch;
+  checkpoint::overwrite(scratch.path() / "config.json", "{}");
+  const std::filesystem::path model = scratch.path() / "model.safetensors";
+  write_tensors(model, {{"dense.weight", {10, 4}}, {"dense.bias", {10}}});
+  TestTrainer test(zoo::linear({4}, 10));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(test.trainer().initialize_from({.path = scratch.path()}).file, model);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(test.parameter("dense/bias").back(), 10);
+}
+
+TEST(Pretrained, ReadsSeveralFilesByTheirIndex) {
+  const checkpoint::ScratchDirectory scratch;
+  write_tensors(scratch.path() / "model-00001-of-00002.safetensors", {{"dense.weight", {12, 16}}});
+  write_tensors(scratch.path() / "model-00002-of-00002.safetensors",
+                {{"dense.bias", {12}}, {"dense_1.weight", {4, 12}}, {"dense_1.bias", {4}}});
+  const std::filesystem::path index = scratch.path() / "model.safetensors.index.json";
+  checkpoint::overwrite(index, R"({"metadata": {"total_size": 1024}, "weight_map": {
+    "dense.weight": "model-00001-of-00002.safetensors",
+    "dense.bias": "model-00002-of-00002.safetensors",
+    "dense_1.weight": "model-00002-of-00002.safetensors",
+    "dense_1.bias": "model-00002-of-00002.safetensors"}})");
+  for (const std::filesystem::path& path : {scratch.path(), index}) {
+    TestTrainer test(plain_network());
+    EXPECT_EQ(test.trainer().initialize_from({.path = path}).file, index);
+    EXPECT_EQ(test.parameter("dense/kernel").back(), 12 * 16);
+    EXPECT_EQ(test.parameter("dense/bias").back(), 12);
+    EXPECT_THAT(test.parameter("dense_1/bias"), ElementsAre(1, 2, 3, 4));
+  }
+  std::filesystem::remove(scratch.path() / "model-00002-of-00002.safetensors");
+  EXPECT_THAT(TestTrainer(plain_network()).init_error({.path = index}),
+              HasSubstr("model-00002-of-00002.safetensors] "));
 }
 
 TEST(Pretrained, RemovesPrefixesOfWrappers) {

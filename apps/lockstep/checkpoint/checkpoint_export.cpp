@@ -275,7 +275,7 @@ std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
   std::vector<checkpoint::TensorView> tensors;
   for (const train::NamedWeight& weight : weights) {
     std::span<const float> values = weight.values;
-    if (weight.channels > 0) values = moved.emplace_back(weight.channels_first());
+    if (weight.channels > 0 || weight.is_addend) values = moved.emplace_back(weight.stored());
     tensors.push_back({weight.name, weight.shape, values});
   }
   return checkpoint::write_torch_file(output, tensors);

@@ -34,6 +34,7 @@ std::string name_of(std::string_view kind, const TransformerOptions& options) {
   if (options.heads > 0) name += fmt::format("x{}", options.heads);
   if (options.dropout > 0) name += fmt::format(",dropout={}", options.dropout);
   if (options.patch > 0) name += fmt::format(",patch={}", options.patch);
+  if (options.class_token) name += ",class_token";
   if (kind == "gpt" && options.feed_forward == FeedForward::swiglu) name += ",ffn=swiglu";
   return name;
 }
@@ -225,18 +226,29 @@ Network vit(model::Shape input, std::int64_t classes, const TransformerOptions& 
                          .causal = false,
                          .approximate_gelu = false,
                          .output_deviation = kDeviation};
-  const std::int64_t positions = input[0] / patch * (input[1] / patch);
+  std::int64_t positions = input[0] / patch * (input[1] / patch);
   const DataInput image{{.name = "features", .shape = std::move(input)}};
   Transformer t("vit", std::span(&image, 1), options);
   NodeId x = t.add(model::Conv2D({.filters = options.width, .kernel = patch, .strides = patch}),
                    {model::kInput}, "patch_embed.proj");
+  if (options.class_token) {
+    // Position 0 of zeros: the row that is added to it is the class token.
+    x = t.add(model::Reshape({.shape = {positions++, 1, options.width}}), {x});
+    x = t.add(model::ZeroPadding2D({.top = 1, .bottom = 0, .left = 0, .right = 0}), {x},
+              "cls_token");
+  }
   x = t.add(model::Reshape({.shape = {positions, options.width}}), {x});
   x = t.add(model::PositionalEmbedding({.stddev = kDeviation}), {x}, "pos_embed");
   x = t.dropout(x);
   for (std::int64_t i = 0; i < options.layers; ++i)
     x = t.block(x, fmt::format("blocks.{}.", i), style);
-  x = t.add(model::Reshape({.shape = {positions, 1, options.width}}), {x});
-  x = t.normalize(t.add(model::GlobalAveragePooling2D(), {x}), "fc_norm", style.epsilon);
+  if (options.class_token) {
+    x = t.add(model::Cropping1D({.before = 0, .after = positions - 1}), {x});
+    x = t.normalize(t.add(model::Flatten(), {x}), "norm", style.epsilon);
+  } else {
+    x = t.add(model::Reshape({.shape = {positions, 1, options.width}}), {x});
+    x = t.normalize(t.add(model::GlobalAveragePooling2D(), {x}), "fc_norm", style.epsilon);
+  }
   t.dense(classes, x, "head");
   return t.release();
 }

@@ -134,6 +134,7 @@ LstmOptions lstm_options(Spec& spec) {
 /// The options of "gpt:4x128x2,dropout=0.1,ffn=swiglu".
 TransformerOptions transformer_options(Spec& spec) {
   TransformerOptions options = spec.head() == kMiniLmName ? kMiniLm : TransformerOptions();
+  if (spec.head() == kVit) options.class_token = spec.take("class_token");
   read_sizes(spec, "LAYERSxWIDTH[xHEADS]", 2, {&options.layers, &options.width, &options.heads});
   read_dropout(spec, options.dropout);
   if (spec.head() == kVit) spec.read("patch", options.patch, 1);

@@ -169,6 +169,9 @@ struct TransformerOptions {
   float dropout = 0;  ///< rate after the embedding and in each residual
   /// Side of the square patches of vit(). 0: 4 for images up to 64x64, else 16.
   std::int64_t patch = 0;
+  /// For vit() only: the classifier reads a trained position before the patches, as in Dosovitskiy
+  /// et al., instead of the mean of all patches.
+  bool class_token = false;
   FeedForward feed_forward = FeedForward::gelu;  ///< for gpt() only
 };
 
@@ -230,9 +233,10 @@ model::Network seq2seq(std::span<const DataInput> inputs, const Seq2SeqOptions& 
 
 /// A vision transformer, whose positions are square patches (Dosovitskiy et al., arXiv 2010.11929):
 /// a strided convolution, learned positions, blocks that normalize before each residual, and the
-/// mean of all positions (Beyer et al., arXiv 2205.01580). Names ("blocks.0.attn.qkv") follow timm,
-/// with global average pooling. With N patches of side P and C channels, it has (P^2 * C + 1 + N) *
-/// width + layers * (12 * width^2 + 13 * width) + 2 * width + (width + 1) * classes parameters.
+/// mean of all positions (Beyer et al., arXiv 2205.01580), or the class token. Names
+/// ("blocks.0.attn.qkv") follow timm; the class token is row 0 of the positions. With N patches of
+/// side P and C channels, it has (P^2 * C + 1 + N) * width + layers * (12 * width^2 + 13 * width) +
+/// 2 * width + (width + 1) * classes parameters, and with a class token `width` more.
 /// `input` is [height, width, channels], multiples of P. The name is that for make(), such as
 /// "vit:6x192,patch=8".
 model::Network vit(model::Shape input, std::int64_t classes,

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,11 +17,9 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/directory.h"
-#include "lockstep/checkpoint/safetensors.h"
-#include "lockstep/onnx/import.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/train/options/weight_names.h"
+#include "lockstep/train/options/weights_file.h"
 
 namespace lockstep::inline v0::train {
 namespace {
@@ -37,67 +34,13 @@ constexpr std::array<std::string_view, 4> kNoWeights{".num_batches_tracked", ".p
 /// Layers whose kernels are [inputs, outputs] in Hugging Face's GPT-2, unlike those of
 /// torch.nn.Linear.
 constexpr std::array<std::string_view, 3> kConv1D{".attn.c_attn", ".c_proj", ".mlp.c_fc"};
-/// Layers with a row per text position, and BERT's layer of token types, whose first row is read.
+/// Layers with a row per text position, and BERT's layer of token types, of which row 0 is read.
 constexpr std::string_view kTokenTypes = "embeddings.token_type_embeddings";
 constexpr std::array<std::string_view, 3> kRowsOfPositions{"wpe", "embeddings.position_embeddings",
                                                            kTokenTypes};
 constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
 /// Prefixes that torch.nn.parallel.DistributedDataParallel and torch.compile add to every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
-
-using StoredTensor = checkpoint::SafetensorsFile::Entry;
-
-/// Whether an LSTM or a simple RNN of the network has a second bias. If not, two biases of an ONNX
-/// graph are added.
-bool has_two_biases(const model::Network& network) {
-  return std::ranges::any_of(network.nodes(), [&](const model::Node& node) {
-    return node.layer->kind() != "gru" &&
-           network.parameters().find(node.name + "/recurrent_bias") != nullptr;
-  });
-}
-
-/// A file of weights: safetensors, or ONNX.
-class WeightsFile {
- public:
-  WeightsFile(const std::filesystem::path& path, const model::Network& network) : path_(path) {
-    if (path.extension() != ".onnx") {
-      const auto tensors = safetensors_.emplace(path).tensors();
-      tensors_.assign(tensors.begin(), tensors.end());
-      return;
-    }
-    onnx_ = onnx::import_file(path, {.keeps_two_biases = has_two_biases(network),
-                                     .inputs = {network.inputs().begin(), network.inputs().end()}});
-    weights_ = own_weights(onnx_->network, onnx_->parameters, onnx_->buffers);
-    for (std::size_t i = 0; i < weights_.size(); ++i)
-      tensors_.push_back({.name = weights_[i].name,
-                          .type = "F32",
-                          .shape = weights_[i].shape,
-                          .offset = i,
-                          .bytes = weights_[i].values.size_bytes()});
-  }
-  WeightsFile(const WeightsFile&) = delete;
-  WeightsFile& operator=(const WeightsFile&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  bool is_onnx() const { return onnx_.has_value(); }
-  /// In the order of the file; for ONNX in the order of the layers, with Lockstep's names and
-  /// shapes.
-  std::span<const StoredTensor> tensors() const { return tensors_; }
-  /// The layer of a tensor in tensors(); only for ONNX.
-  const std::string& layer(std::size_t tensor) const { return weights_[tensor].layer; }
-
-  void read_widened(const StoredTensor& tensor, std::span<float> into) const {
-    if (safetensors_) return safetensors_->read_widened(tensor, into);
-    std::ranges::copy(weights_[tensor.offset].values, into.begin());
-  }
-
- private:
-  std::filesystem::path path_;
-  std::optional<checkpoint::SafetensorsFile> safetensors_;
-  std::optional<onnx::ImportedNetwork> onnx_;
-  std::vector<NamedWeight> weights_;  ///< views of `onnx_`
-  std::vector<StoredTensor> tensors_;
-};
 
 /// Returns the prefix that wrappers of the PyTorch model added to all tensor names in the file. A
 /// layer of `network` may have such a name, too.
@@ -125,49 +68,6 @@ std::string head_of(const model::Network& network) {
   for (const model::Node& node : network.nodes())
     if (!node.parameters.empty()) head = node.name;
   return head;
-}
-
-/// Describes the contents of a directory without checkpoints.
-std::string contents_of(const std::filesystem::path& directory) {
-  std::vector<std::string> files;
-  std::error_code unreadable;
-  for (std::filesystem::directory_iterator entry(directory, unreadable), end;
-       !unreadable && entry != end; entry.increment(unreadable))
-    if (entry->path().extension() == ".safetensors") files.push_back(entry->path().string());
-  std::ranges::sort(files);
-  if (files.empty()) return "which has none";
-  if (files.size() == 1) return "which has none: name the file, " + files.front();
-  return fmt::format("which has none, but {} safetensors files: name one of them, such as {}",
-                     files.size(), files.front());
-}
-
-/// Returns the file itself, or that of the newest undamaged checkpoint; an unhealthy one only if
-/// there is no other.
-std::filesystem::path weights_file(const std::filesystem::path& source, Logger& log) {
-  const std::filesystem::path path = checkpoint::resolve_best(source);
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) return path;
-  std::vector<checkpoint::CheckpointInfo> checkpoints = checkpoint::list_checkpoints(path);
-  std::stable_partition(checkpoints.begin(), checkpoints.end(),
-                        std::mem_fn(&checkpoint::CheckpointInfo::healthy));
-  if (checkpoints.empty())
-    throw Error(ErrorCategory::checkpoint, kWhere,
-                "expected a safetensors file, a checkpoint, or a directory of checkpoints",
-                fmt::format("got {}, {}", path.string(), contents_of(path)));
-  std::string damage;
-  for (const checkpoint::CheckpointInfo& info : checkpoints) {
-    try {
-      checkpoint::check_contents(info.path, checkpoint::read_manifest(info.path));
-      if (!damage.empty()) log.warn(fmt::format("skipped a checkpoint: {}", damage));
-      if (const std::string best = checkpoint::describe_best(path, info.path); !best.empty())
-        log.info(best);
-      return info.path / checkpoint::kModelFile;
-    } catch (const Error& error) {
-      if (damage.empty()) damage = error.what();
-    }
-  }
-  throw Error(ErrorCategory::checkpoint, kWhere, "expected an undamaged checkpoint",
-              fmt::format("{} damaged, the newest: {}", checkpoints.size(), damage));
 }
 
 /// The tensors of the file by their names in the network.
@@ -229,10 +129,12 @@ void read_first_rows(std::vector<NamedWeight>& wanted, const StoredTensors& stor
   for (NamedWeight& weight : wanted) {
     if (std::ranges::find(kRowsOfPositions, weight.layer) == kRowsOfPositions.end()) continue;
     const auto node = std::ranges::find(network.nodes(), weight.layer, &model::Node::name);
-    const std::int64_t read = weight.layer == kTokenTypes ? 1 : node->output_shape.front();
+    const bool are_types = weight.layer == kTokenTypes;
+    const std::int64_t read = are_types ? 1 : node->output_shape.front();
     const model::Shape shape = shape_of(weight, stored);
     if (shape.size() != 2 || weight.shape.size() != 2 || shape[1] != weight.shape[1] ||
-        shape[0] == weight.shape[0] || shape[0] < (file.is_onnx() ? read : weight.shape[0]))
+        shape[0] == weight.shape[0] ||
+        shape[0] < (file.is_onnx() || are_types ? read : weight.shape[0]))
       continue;
     log.info(fmt::format("of the {} rows of {} in {}, the first {} are read", shape[0], weight.name,
                          file.path().string(), std::min(shape[0], weight.shape[0])));
@@ -417,7 +319,7 @@ NameMap NameMap::parse(std::string_view text) {
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
   for (const NameMap& rule : from.map) rule.check();
-  const WeightsFile file(weights_file(from.path, log), network);
+  const WeightsFile file(find_weights(from.path, log), network);
   const bool own = file.is_onnx() || std::ranges::any_of(file.tensors(), [](const auto& entry) {
                      return entry.name.find('/') != std::string::npos;
                    });

@@ -40,8 +40,10 @@ inline void parse_field(NameMap& rule, std::string_view /*name*/, std::string_vi
 
 /// The source of initial weights.
 struct Pretrained {
-  /// A safetensors file, an ONNX file (FILE.onnx), a checkpoint, or a directory of checkpoints,
-  /// whose newest undamaged one is used; DIR:best is the best one (CheckpointPlan::keep_best).
+  /// A safetensors file, the index of several (FILE.safetensors.index.json), an ONNX file
+  /// (FILE.onnx), a checkpoint, or a directory of checkpoints, whose newest undamaged one is used;
+  /// DIR:best is the best one (CheckpointPlan::keep_best). A folder of a model hub has
+  /// model.safetensors or its index.
   std::filesystem::path path = {};
   /// Skips the head, the last layer with parameters, so that the number of classes may differ.
   bool reset_head = false;
@@ -54,7 +56,7 @@ struct Pretrained {
 
 /// The weights that were loaded.
 struct PretrainedWeights {
-  std::filesystem::path file;      ///< a safetensors file, or a checkpoint's directory
+  std::filesystem::path file;      ///< the file, the index, or that of a checkpoint
   std::string uninitialized_head;  ///< layer that keeps its initial values; empty: none
   /// Lines of a table after a partial load: tensors that were loaded, missing in the file, unused
   /// in the file, or of a different shape or type. The chief logs it.
@@ -66,8 +68,10 @@ struct PretrainedWeights {
 /// "conv1.weight" [O, I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and
 /// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance,
 /// and "weight" for embeddings, as in Hugging Face's BERT; "num_batches_tracked", "position_ids"
-/// and the masks of attention are ignored. In a file of Hugging Face's GPT-2 kernels are [inputs,
-/// outputs]. If the file has more text positions than the network, the first ones are read. A
+/// and the masks of attention are ignored. A timm ViT has "pos_embed" [1, T, D] for the layer of
+/// that name, and "cls_token", which is added to its first row (torch_weights()). In a file of
+/// Hugging Face's GPT-2 kernels are [inputs, outputs]. If the file has more text positions than the
+/// network, the first ones are read. A
 /// common prefix "module." or "_orig_mod." is removed. float16, bfloat16 and float64 become
 /// float32. The kernels of dense layers that read a flattened image are reordered, because PyTorch
 /// flattens channels first; PyTorch's names are rejected if other layers than dense, dropout, relu
@@ -98,8 +102,9 @@ struct Fields<train::Pretrained> {
       Field{&Options::path,
             {"init_from", "Model",
              "Initial weights: a safetensors file with the names of torchvision or "
-             "Lockstep, a FILE.onnx, a checkpoint, a directory of checkpoints, or "
-             "DIR:best. Ignored when the run resumes from a checkpoint"},
+             "Lockstep, the index of several, a folder of a model hub, a FILE.onnx, a "
+             "checkpoint, a directory of checkpoints, or DIR:best. Ignored when the run "
+             "resumes from a checkpoint"},
             {},
             {.value = "PATH"}},
       Field{&Options::reset_head,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -12,6 +13,11 @@
 
 namespace lockstep::inline v0::train {
 namespace {
+
+/// Parameters of timm's ViT that belong to no layer there: the rows of positions, and the row of
+/// the class token, which precedes them.
+constexpr std::string_view kPositions = "pos_embed";
+constexpr std::string_view kClassToken = "cls_token";
 
 /// Returns PyTorch's name of a layer's parameter.
 std::string_view torch_name(std::string_view name) {
@@ -34,7 +40,10 @@ NamedWeight torch_weight(const std::string& layer, const model::ParameterInfo& e
                      .shape = entry.shape,
                      .layer = layer,
                      .values = model::ParameterTable::slice(flat, entry)};
-  if (entry.shape.size() == 4 && last == "kernel") {
+  if (layer == kPositions && entry.shape.size() == 2) {
+    weight.name = layer;
+    weight.shape.insert(weight.shape.begin(), 1);
+  } else if (entry.shape.size() == 4 && last == "kernel") {
     weight.channels = entry.shape[3];
     weight.shape = {entry.shape[0], entry.shape[3], entry.shape[1], entry.shape[2]};
   } else if (entry.shape.size() == 3 && last == "kernel") {
@@ -84,9 +93,11 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network, std:
       return shape.size() == 3 && shape[0] * shape[1] > 1 && shape[2] > 1;
     };
     const bool is_flat = nodes[i].output_shape.size() == 1;
+    const bool keeps_channels =
+        kind == "reshape" && !image.empty() && nodes[i].output_shape.back() == image.back();
     if ((kind == "flatten" || (kind == "reshape" && is_flat)) && depends_on_order(image))
       ordered[i] = image[2];
-    else if (kind == "permute" || kind == "reshape")
+    else if (kind == "permute" || (kind == "reshape" && !keeps_channels))
       if (depends_on_order(image) || depends_on_order(nodes[i].output_shape)) refuse(nodes[i]);
     for (const model::NodeId input : nodes[i].inputs) {
       const std::int64_t channels = model::is_input(input) ? 0 : ordered[input];
@@ -122,7 +133,9 @@ void each_value(const NamedWeight& weight, const Visit& visit) {
 }  // namespace
 
 void NamedWeight::set(std::span<const float> from) const {
-  if (channels > 0) {
+  if (is_addend) {
+    std::ranges::transform(values, from, values.begin(), std::plus());
+  } else if (channels > 0) {
     each_value(*this, [&](std::size_t last, std::size_t first) { values[last] = from[first]; });
   } else if (transposed) {
     const auto inputs = static_cast<std::size_t>(shape[0]);
@@ -135,7 +148,9 @@ void NamedWeight::set(std::span<const float> from) const {
   }
 }
 
-std::vector<float> NamedWeight::channels_first() const {
+std::vector<float> NamedWeight::stored() const {
+  if (is_addend) return std::vector<float>(values.size());
+  if (channels == 0) return {values.begin(), values.end()};
   std::vector<float> moved(values.size());
   each_value(*this, [&](std::size_t last, std::size_t first) { moved[first] = values[last]; });
   return moved;
@@ -156,10 +171,24 @@ std::vector<NamedWeight> torch_weights(const model::Network& network, std::span<
                                        std::span<float> buffers, std::string_view where,
                                        std::string_view file) {
   const std::vector<std::int64_t> flattened = flattened_channels(network, where, file);
-  return all_weights(network, parameters, buffers,
-                     [&](std::size_t n, const model::ParameterInfo& entry, std::span<float> flat) {
-                       return torch_weight(network.nodes()[n].name, entry, flattened[n], flat);
-                     });
+  std::vector<NamedWeight> weights =
+      all_weights(network, parameters, buffers,
+                  [&](std::size_t n, const model::ParameterInfo& entry, std::span<float> flat) {
+                    return torch_weight(network.nodes()[n].name, entry, flattened[n], flat);
+                  });
+  const auto positions = std::ranges::find(weights, kPositions, &NamedWeight::name);
+  if (positions != weights.end() &&
+      std::ranges::find(network.nodes(), kClassToken, &model::Node::name) !=
+          network.nodes().end()) {
+    const std::int64_t width = positions->shape.back();
+    weights.insert(positions + 1,
+                   NamedWeight{.name = std::string(kClassToken),
+                               .shape = {1, 1, width},
+                               .layer = positions->layer,
+                               .values = positions->values.first(static_cast<std::size_t>(width)),
+                               .is_addend = true});
+  }
+  return weights;
 }
 
 }  // namespace lockstep::inline v0::train

@@ -23,12 +23,15 @@ struct NamedWeight {
   std::span<float> values;  ///< values in the network
   /// Whether a matrix [outputs, inputs] of the network is [inputs, outputs] in the file.
   bool transposed = false;
+  /// Whether the values of the file are added to those of the network, which have been set from
+  /// another array of the file.
+  bool is_addend = false;
 
   /// Sets `values` from the values `from` of the file. Excess rows at the end of the file are
   /// ignored.
   void set(std::span<const float> from) const;
-  /// Returns the values in the layout of the file, with channels first.
-  std::vector<float> channels_first() const;
+  /// Returns the values for a file: in its layout, and zeros for an addend.
+  std::vector<float> stored() const;
 };
 
 /// Returns all weights of `network` in the order of the layers, with Lockstep's names:
@@ -38,10 +41,13 @@ std::vector<NamedWeight> own_weights(const model::Network& network, std::span<fl
 
 /// Returns all weights with the names and the layout of PyTorch, as in torchvision: "conv1.weight"
 /// [O, I, H, W] for "conv1/kernel" [O, H, W, I], "weight", "bias", "running_mean", "running_var"
-/// for gamma, beta, moving_mean, moving_variance, and "weight" for embeddings. The kernels of dense
-/// layers that read a flattened image are reordered, because PyTorch flattens channels first.
-/// Throws Error (checkpoint) with `where` if other layers than dense, dropout, relu and
-/// PointwiseLayer read one; `file` is for the message.
+/// for gamma, beta, moving_mean, moving_variance, and "weight" for embeddings. The rows of a layer
+/// "pos_embed" have that name and the shape [1, T, D], as in timm; if the network has a layer
+/// "cls_token" (zoo::vit), an array of that name [1, 1, D] is an addend of the first row. The
+/// kernels of dense layers that read a flattened image are reordered, because PyTorch flattens
+/// channels first. A reshape that keeps the channels moves nothing: its rows are positions. Throws
+/// Error (checkpoint) with `where` if other layers than dense, dropout, relu and PointwiseLayer
+/// read a flattened image; `file` is for the message.
 std::vector<NamedWeight> torch_weights(const model::Network& network, std::span<float> parameters,
                                        std::span<float> buffers, std::string_view where,
                                        std::string_view file);

@@ -184,8 +184,19 @@ TEST(Vit, ChoosesItsPatchSizeByTheInputByDefault) {
   expect_refusals(image, {{"vit:1x32,patch=0", "expected patch to be a whole number of at least 1"},
                           {"vit:1x32,patch=", "expected patch=VALUE"},
                           {"vit:1x32,4",
-                           "expected features, LAYERSxWIDTH[xHEADS], dropout= or patch= as "
-                           "settings of vit, got \"4\""}});
+                           "expected features, class_token, LAYERSxWIDTH[xHEADS], dropout= or "
+                           "patch= as settings of vit, got \"4\""}});
+}
+
+TEST(Vit, ClassifiesByTheClassToken) {
+  const Network network = make("vit:2x32,patch=8,class_token", {32, 48, 3}, 10);
+  EXPECT_EQ(network.name(), "vit:2x32,patch=8,class_token");
+  EXPECT_EQ(network.output_shape(), Shape({10}));
+  EXPECT_EQ(shape_of(network, "pos_embed"), Shape({25, 32}));
+  EXPECT_EQ(shape_of(network, "norm"), Shape({32}));
+  EXPECT_EQ(network.parameters().element_count(),
+            (64u * 3 + 1 + 24) * 32 + 2 * (12u * 32 * 32 + 13 * 32) + 2 * 32 + 33 * 10 + 32);
+  EXPECT_EQ(make("vit:2x32,class_token,features", {32, 32, 3}, 0).output_shape(), Shape({32}));
 }
 
 TEST(FastCifar, HasTheDocumentedSize) {
