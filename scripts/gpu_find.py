@@ -29,8 +29,8 @@ TESTS = {
 HEADERS = [
     "eigen3/Eigen/Core", "CLI/CLI.hpp", "oneapi/dnnl/dnnl.hpp", "nlohmann/json.hpp",
     "spdlog/spdlog.h", "fmt/format.h", "zlib.h", "openssl/hmac.h", "isa-l.h", "xxhash.h",
-    "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
-    "google/protobuf/message.h"
+    "utf8proc.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h",
+    "gmock/gmock.h", "google/protobuf/message.h"
 ]
 TRIPLE = f"{platform.machine()}-linux-gnu"
 

@@ -72,7 +72,7 @@ endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
     "${newest_package} ${same_version}, libfmt-dev, libspdlog-dev, nlohmann-json3-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
-    "cmake (>= 3.25), pkg-config, libopenmpi-dev | libmpich-dev, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev, libssl-dev")
+    "cmake (>= 3.25), pkg-config, libopenmpi-dev | libmpich-dev, libdnnl-dev, libisal-dev, libxxhash-dev, libjpeg62-turbo-dev, libpng-dev, libutf8proc-dev, zlib1g-dev, libssl-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
   "synchronous data-parallel training, to build programs with
 Headers, static libraries, and what CMake's find_package and pkg-config need. To link the static

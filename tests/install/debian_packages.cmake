@@ -33,7 +33,7 @@ expect_match("${about_liblockstep${soversion}}"
   "Depends: [^\n]*liblockstep-core${soversion} \\(= ${VERSION}-1\\)")
 expect_match("${about_liblockstep-core${soversion}}" "Depends: [^\n]*libssl")
 if("${about_liblockstep-core${soversion}}" MATCHES
-    "Depends: [^\n]*lib(dnnl|jpeg|png|isal|[^\n]*mpi)")
+    "Depends: [^\n]*lib(dnnl|jpeg|png|isal|utf8proc|[^\n]*mpi)")
   message(FATAL_ERROR "the core needs more than it uses:\n${about_liblockstep-core${soversion}}")
 endif()
 expect_match("${about_lockstep}" "Depends: [^\n]*libc6")

@@ -11,7 +11,7 @@
 #include "lockstep/base/file/input_file.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/text/target_text.h"
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::apps {
 

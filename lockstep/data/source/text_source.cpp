@@ -16,7 +16,7 @@
 #include "lockstep/base/json/json.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/source/file_options.h"
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::data {
 namespace {

@@ -1,24 +1,23 @@
 #include "lockstep/data/text/byte_pairs.h"
 
+#include <cstddef>
 #include <functional>
-#include <memory>
 #include <queue>
 #include <tuple>
 #include <utility>
 
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::data {
 namespace {
 
-enum class Symbol { letter, number, space, other };
-
-Symbol kind_of(char32_t code) {
-  return is_space(code)    ? Symbol::space
-         : is_letter(code) ? Symbol::letter
-         : is_number(code) ? Symbol::number
-                           : Symbol::other;
-}
+/// Hashes strings and views of them alike.
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>()(text);
+  }
+};
 
 std::uint64_t key_of(std::int32_t left, std::int32_t right) {
   return (static_cast<std::uint64_t>(left) << 32) | static_cast<std::uint32_t>(right);
@@ -26,29 +25,14 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
 
 }  // namespace
 
-std::size_t end_of_word(std::string_view text, std::size_t at) {
-  const std::string_view rest = text.substr(at);
-  for (const std::string_view ending : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"})
-    if (rest.starts_with(ending)) return at + ending.size();
-  std::size_t end = at + (text[at] == ' ' && at + 1 < text.size() ? 1 : 0);
-  Symbol kind = kind_of(next_code_point(text, end));
-  if (kind == Symbol::space) end = at;
-  std::size_t last = end;  // where the last symbol of the word begins
-  bool is_ended = false;
-  while (end < text.size() && !is_ended) {
-    std::size_t next = end;
-    is_ended = kind_of(next_code_point(text, next)) != kind;
-    if (!is_ended) last = std::exchange(end, next);
-  }
-  // The last of several spaces before a word belongs to the word.
-  return kind == Symbol::space && is_ended && last > at ? last : end;
-}
-
 BytePairs::BytePairs(Definition definition) : definition_(std::move(definition)) {
   std::int32_t rank = 0;
   for (const auto& [left, right, token] : definition_.merges)
     merges_.try_emplace(key_of(left, right), Merge{rank++, token});
   definition_.merges = {};
+  if (!definition_.ignores_merges) return;
+  for (std::size_t i = 0; i < definition_.tokens.size(); ++i)
+    words_.try_emplace(definition_.tokens[i], static_cast<std::int32_t>(i));
 }
 
 const BytePairs::Merge* BytePairs::merge_of(std::int32_t left, std::int32_t right) const {
@@ -59,6 +43,8 @@ const BytePairs::Merge* BytePairs::merge_of(std::int32_t left, std::int32_t righ
 /// Merges the first pair of the lowest rank until no pair remains. A queue keeps the cost of a word
 /// of n bytes at n log n.
 void BytePairs::encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const {
+  if (const auto found = words_.find(word); found != words_.end())
+    return tokens.push_back(found->second);
   struct Part {
     std::int32_t token;  // -1: merged into the one before
     std::size_t before;
@@ -93,34 +79,22 @@ void BytePairs::encode_word(std::string_view word, std::vector<std::int32_t>& to
 }
 
 std::vector<std::int32_t> BytePairs::encode(std::string_view text) const {
-  check_utf8(text);
   std::vector<std::int32_t> tokens;
-  std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;  // in `tokens`
+  // Where the tokens of a word are in `tokens`: the first one, and their number.
+  std::unordered_map<std::string, std::pair<std::size_t, std::size_t>, TextHash, std::equal_to<>>
+      known;
   const auto add_word = [&](std::string_view word) {
-    const auto [found, is_new] = known.try_emplace(word, tokens.size(), 0);
-    auto& [first, count] = found->second;
-    if (is_new) {
-      encode_word(word, tokens);
-      count = tokens.size() - first;
+    if (const auto found = known.find(word); found != known.end()) {
+      const auto [first, count] = found->second;
+      for (std::size_t i = first; i < first + count; ++i) tokens.push_back(tokens[i]);
       return;
     }
-    for (std::size_t i = first; i < first + count; ++i) tokens.push_back(tokens[i]);
+    const std::size_t first = tokens.size();
+    encode_word(word, tokens);
+    known.try_emplace(std::string(word), first, tokens.size() - first);
   };
-  std::vector<std::unique_ptr<std::string>> prefixed;  // owns keys of `known`
-  definition_.added.split(
-      text, [&](std::int32_t token) { tokens.push_back(token); },
-      [&](std::string_view piece) {
-        if (definition_.has_prefix_space && !piece.starts_with(' ')) {
-          prefixed.push_back(std::make_unique<std::string>(1, ' '));
-          prefixed.back()->append(piece);
-          piece = *prefixed.back();
-        }
-        for (std::size_t at = 0; at < piece.size();) {
-          const std::size_t end = end_of_word(piece, at);
-          add_word(piece.substr(at, end - at));
-          at = end;
-        }
-      });
+  definition_.preparation.split(
+      text, [&](std::int32_t token) { tokens.push_back(token); }, add_word);
   return tokens;
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lockstep/data/text/text_preparation.h"
 #include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::inline v0::data {
@@ -23,8 +24,8 @@ class BytePairs final : public Tokenizer {
     std::array<std::int32_t, 256> byte_tokens = {};  ///< the token of each byte
     /// The two tokens and the merged one.
     std::vector<std::array<std::int32_t, 3>> merges;
-    AddedTokens added;
-    bool has_prefix_space = false;  ///< adds a space to texts that do not begin with one
+    TextPreparation preparation;
+    bool ignores_merges = false;  ///< a word of the vocabulary is its token, without merges
     std::optional<std::int32_t> end = {};
   };
   explicit BytePairs(Definition definition);
@@ -45,11 +46,8 @@ class BytePairs final : public Tokenizer {
 
   Definition definition_;
   std::unordered_map<std::uint64_t, Merge> merges_;  // by the pair of tokens
+  /// By text, views of definition_.tokens; empty unless merges are ignored.
+  std::unordered_map<std::string_view, std::int32_t> words_;
 };
-
-/// The end of the word that begins at `at`: letters, digits or other symbols, each with a space
-/// before them; a contraction such as 'll; or spaces. The pattern of GPT-2:
-/// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-std::size_t end_of_word(std::string_view text, std::size_t at);
 
 }  // namespace lockstep::inline v0::data

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::data {
 namespace {
@@ -85,9 +85,9 @@ SentencePiece::SentencePiece(Definition definition) : definition_(std::move(defi
       lowest = std::min(lowest, piece.score);
       highest_score_ = std::max(highest_score_, piece.score);
     }
-    if (piece.kind == Kind::user) user.emplace_back(piece.text, number);
+    if (piece.kind == Kind::user) user.push_back({piece.text, number});
     if (piece.kind != Kind::normal && piece.kind != Kind::user) continue;
-    findable.emplace_back(piece.text, number);
+    findable.push_back({piece.text, number});
     numbers_.try_emplace(piece.text, number);
     if (piece.text.find(kSpace, 1) != std::string::npos) splits_words_ = false;
   }
@@ -103,8 +103,7 @@ std::string SentencePiece::name() const {
 
 std::size_t SentencePiece::user_length(std::string_view text) const {
   std::size_t length = 0;
-  user_.for_each_prefix(text,
-                        [&](const AddedTokens::Token& token) { length = token.first.size(); });
+  user_.for_each_prefix(text, [&](const AddedTokens::Token& token) { length = token.text.size(); });
   return length;
 }
 
@@ -166,12 +165,12 @@ SentencePiece::Parts SentencePiece::encode_unigram(std::string_view text, float&
     const float before = paths[begin].score;
     bool has_character = false;
     findable_.for_each_prefix(rest, [&](const AddedTokens::Token& found) {
-      const std::size_t length = found.first.size();
-      const Piece& piece = definition_.pieces[static_cast<std::size_t>(found.second)];
+      const std::size_t length = found.text.size();
+      const Piece& piece = definition_.pieces[static_cast<std::size_t>(found.number)];
       const double score = piece.kind == Kind::user
                                ? static_cast<float>(length) * highest_score_ - 0.1
                                : static_cast<double>(piece.score);
-      offer(begin, begin + length, found.second,
+      offer(begin, begin + length, found.number,
             static_cast<float>(score + static_cast<double>(before)));
       has_character = has_character || length == character;
     });

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/text/sentence_piece.h"
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::data {
 namespace {

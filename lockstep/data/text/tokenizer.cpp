@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::data {
 
@@ -92,11 +92,36 @@ std::string BytesTokenizer::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
+namespace {
+
+/// The end of the white space that begins at byte `at`.
+std::size_t end_of_space(std::string_view text, std::size_t at) {
+  for (std::size_t next = at; next < text.size(); at = next)
+    if (!is_space(next_code_point(text, next))) break;
+  return at;
+}
+
+/// Where the white space before byte `end` begins, at least `first`.
+std::size_t end_without_space(std::string_view text, std::size_t first, std::size_t end) {
+  for (std::size_t at = end; at > first;) {
+    do --at;
+    while (at > first && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+    std::size_t next = at;
+    if (!is_space(next_code_point(text, next))) break;
+    end = at;
+  }
+  return end;
+}
+
+}  // namespace
+
 AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
-  std::ranges::sort(tokens_);
-  const auto is_same = [](const Token& a, const Token& b) { return a.first == b.first; };
+  std::ranges::sort(tokens_, {}, [](const Token& token) {
+    return std::pair(std::string_view(token.text), token.number);
+  });
+  const auto is_same = [](const Token& a, const Token& b) { return a.text == b.text; };
   tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), is_same), tokens_.end());
-  for (const Token& token : tokens_) ++first_[static_cast<unsigned char>(token.first.front()) + 1U];
+  for (const Token& token : tokens_) ++first_[static_cast<unsigned char>(token.text.front()) + 1U];
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
 }
 
@@ -113,9 +138,11 @@ void AddedTokens::split(std::string_view text, const std::function<void(std::int
       ++at;
       continue;
     }
-    end_piece(at);
-    token(found->second);
-    first = at += found->first.size();
+    end_piece(found->strips_left ? end_without_space(text, first, at) : at);
+    token(found->number);
+    at += found->text.size();
+    if (found->strips_right) at = end_of_space(text, at);
+    first = at;
   }
   end_piece(text.size());
 }

@@ -73,14 +73,20 @@ class BytesTokenizer final : public Tokenizer {
 /// Tokens that match wherever they occur in a text, such as "<|endoftext|>".
 class AddedTokens {
  public:
-  using Token = std::pair<std::string, std::int32_t>;  ///< nonempty text, number
+  /// A token.
+  struct Token {
+    std::string text;           ///< not empty
+    std::int32_t number = 0;    ///< the token
+    bool strips_left = false;   ///< white space before it belongs to it
+    bool strips_right = false;  ///< white space after it belongs to it
+  };
 
   AddedTokens() = default;
   /// If several tokens have the same text, the lowest number counts.
   explicit AddedTokens(std::vector<Token> tokens);
 
-  /// Calls token(number) and text(piece) for the parts of a text in order; the longest of several
-  /// tokens at the same position counts.
+  /// Calls token(number) and text(piece) for the parts of a text, UTF-8, in order; the longest of
+  /// several tokens at the same position counts.
   void split(std::string_view text, const std::function<void(std::int32_t)>& token,
              const std::function<void(std::string_view)>& piece) const;
 
@@ -105,12 +111,12 @@ void AddedTokens::for_each_prefix(std::string_view text, Use use) const {
   const std::size_t lead = byte_at(text, 0);
   std::span range(tokens_.data() + first_[lead], first_[lead + 1] - first_[lead]);
   for (std::size_t length = 1; !range.empty(); ++length) {
-    if (range.front().first.size() == length) {
+    if (range.front().text.size() == length) {
       use(range.front());
       range = range.subspan(1);
     }
     if (length == text.size()) break;
-    const auto byte = [&](const Token& token) { return byte_at(token.first, length); };
+    const auto byte = [&](const Token& token) { return byte_at(token.text, length); };
     range = {std::ranges::lower_bound(range, byte_at(text, length), {}, byte),
              std::ranges::upper_bound(range, byte_at(text, length), {}, byte)};
   }

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lockstep/data/text/text_preparation.h"
 #include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::inline v0::data {
@@ -18,20 +19,12 @@ namespace lockstep::inline v0::data {
 /// Splits text into words and punctuation, and each word into the longest pieces of a vocabulary.
 class WordPiece final : public Tokenizer {
  public:
-  /// Normalization before text is split, as in BERT's BasicTokenizer.
-  struct Normalizer {
-    bool cleans = true;             ///< control characters are removed
-    bool splits_ideographs = true;  ///< each CJK ideograph is a word
-    bool strips_accents = true;     ///< letters lose their marks
-    bool lower_case = true;         ///< letters become lower case
-  };
   struct Definition {
     std::vector<std::string> tokens;  ///< by number; empty: the number is unused
     std::string continuation = "##";  ///< prefix of pieces within a word
     std::int32_t unknown = 0;         ///< token of words without pieces
     std::size_t longest_word = 100;   ///< code points; a longer word is unknown
-    Normalizer normalizer = {};
-    AddedTokens added;
+    TextPreparation preparation;
     std::optional<std::int32_t> begin = {};  ///< [CLS]
     std::optional<std::int32_t> end = {};    ///< [SEP]
   };
@@ -45,10 +38,7 @@ class WordPiece final : public Tokenizer {
   std::optional<std::int32_t> end_token() const override { return definition_.end; }
 
  private:
-  /// Appends the normalized `code`.
-  void normalize(char32_t code, std::u32string& text) const;
-  void encode_piece(std::string_view piece, std::vector<std::int32_t>& tokens) const;
-  void encode_word(std::u32string_view word, std::vector<std::int32_t>& tokens) const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const;
 
   Definition definition_;
   std::unordered_map<std::string_view, std::int32_t>

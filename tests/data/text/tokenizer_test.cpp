@@ -12,7 +12,8 @@
 #include "lockstep/data/text/byte_pairs.h"
 #include "lockstep/data/text/text_schema.h"
 #include "lockstep/data/text/tokenizer_file.h"
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
+#include "lockstep/data/text/unicode/word_splitter.h"
 #include "tests/data/support.h"
 
 namespace lockstep::inline v0::data {
@@ -72,11 +73,8 @@ TEST(BytesTokenizer, AcceptsAnyBytes) {
 TEST(BytePairs, SplitsWordsAsGpt2) {
   const auto words_of = [](const std::string& text) {
     std::vector<std::string> words;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = end_of_word(text, at);
-      words.push_back(text.substr(at, end - at));
-      at = end;
-    }
+    const WordSplitter splitter({{.pattern = SplitPattern(kGpt2Words)}});
+    splitter.split(text, [&](std::string_view word) { words.emplace_back(word); });
     return words;
   };
   EXPECT_THAT(words_of("We'll  go, 42x!? \n\nno "),
@@ -210,14 +208,28 @@ TEST(TokenizerFile, RejectsInvalidFiles) {
         Case{set("/model/merges/0", "xy"), "a merge is \"xy\""},
         Case{set("/model/merges/0", "x y"), "its vocabulary has no \"xy\""},
         Case{set("/model/dropout", 0.1), "its \"dropout\" is 0.1, which is not supported"},
-        Case{set("/pre_tokenizer/type", "Split"),
-             "its pre_tokenizer is not GPT-2's, \"ByteLevel\" alone, but \"Split\""},
+        Case{set("/pre_tokenizer/type", "Split"), "its pre_tokenizer \"Split\" has no pattern"},
+        Case{set("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a\\b"}}}}),
+             "its pre_tokenizer \"Split\" has the pattern \"a\\\\b\": its pattern has \"\\b\", "
+             "which is not supported"},
+        Case{set("/pre_tokenizer",
+                 {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Gone"}}),
+             "its \"behavior\" is \"Gone\", which is not supported"},
+        Case{set("/pre_tokenizer/type", "Metaspace"),
+             "its pre_tokenizer \"Metaspace\" is not supported"},
+        Case{set("/pre_tokenizer/type", "Whitespace"),
+             "its model is \"BPE\", and its pre_tokenizer \"Whitespace\", without \"ByteLevel\""},
+        Case{set("/pre_tokenizer", nullptr), "and its pre_tokenizer none, without"},
+        Case{set("/pre_tokenizer",
+                 {{"type", "Sequence"},
+                  {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}),
+             "its pre_tokenizer \"Digits\" follows \"ByteLevel\""},
+        Case{set("/pre_tokenizer", {{"type", "Sequence"}}), "its \"pretokenizers\" is null"},
         Case{set("/normalizer", {{"type", "Sequence"},
-                                 {"normalizers", {{{"type", "NFD"}}, {{"type", "Lowercase"}}}}}),
-             "its normalizer is a sequence of \"NFD\", \"Lowercase\", which"},
-        Case{set("/normalizer", {{"type", "NFC"}}),
-             "its normalizer is \"NFC\", which is not supported"},
-        Case{set("/added_tokens/0/lstrip", true), "its \"lstrip\" is true"}}) {
+                                 {"normalizers", {{{"type", "NFD"}}, {{"type", "Replace"}}}}}),
+             "its normalizer \"Replace\" is not supported"},
+        Case{set("/normalizer", {{"type", "Sequence"}}), "its \"normalizers\" is null"},
+        Case{set("/added_tokens/0/single_word", true), "its \"single_word\" is true"}}) {
     json file = byte_pairs_file({"h e"});
     wrong.change(file);
     const std::string error = data_error_of([&] { parsed(file); });
@@ -251,7 +263,7 @@ TEST(AddedTokens, SplitATextAtTheLongest) {
   EXPECT_EQ(parts_of(AddedTokens(), "<a>"), "'<a>' ");
   // Would take minutes if tokens were compared with all others, or at each position of the text.
   std::vector<AddedTokens::Token> all;
-  for (std::int32_t i = 0; i < 300'000; ++i) all.emplace_back(fmt::format("<{:06}>", i), i);
+  for (std::int32_t i = 0; i < 300'000; ++i) all.push_back({fmt::format("<{:06}>", i), i});
   const AddedTokens many(std::move(all));
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "<00000";

@@ -1,16 +1,18 @@
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
-#include <span>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/text/unicode_tables.h"
+#include "lockstep/data/text/unicode/unicode_tables.h"
 
 namespace lockstep::inline v0::data {
 namespace {
@@ -41,12 +43,26 @@ std::optional<char32_t> code_point(std::string_view text, std::size_t& at) {
   return code;
 }
 
-bool is_in(std::span<const CodeRange> ranges, char32_t code) {
-  const auto found = std::ranges::lower_bound(ranges, code, {}, &CodeRange::last);
-  return found != ranges.end() && found->first <= code;
-}
+/// Names of the general categories in the order of their numbers in utf8proc.
+constexpr std::array<std::string_view, 30> kCategories = {
+    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+static_assert(kCategories[UTF8PROC_CATEGORY_LO] == "Lo" &&
+              kCategories[UTF8PROC_CATEGORY_PO] == "Po" &&
+              kCategories[UTF8PROC_CATEGORY_CO] == "Co");
 
-bool is_ascii_letter(char32_t code) { return (code | 0x20) >= 'a' && (code | 0x20) <= 'z'; }
+/// Appends the normal form of a text.
+void append_normal(std::string_view text, utf8proc_option_t form, std::string& result) {
+  utf8proc_uint8_t* bytes = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &bytes, form);
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(bytes, std::free);
+  if (size < 0)
+    throw Error(ErrorCategory::data, "text", "expected text that has a normal form",
+                fmt::format("got {}", utf8proc_errmsg(size)));
+  result.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
+}
 
 }  // namespace
 
@@ -100,12 +116,16 @@ void append_utf8(char32_t code, std::string& text) {
   }
 }
 
-bool is_letter(char32_t code) {
-  return code < 0x80 ? is_ascii_letter(code) : is_in(letter_ranges(), code);
+std::uint32_t categories_of(std::string_view name) {
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < kCategories.size(); ++i)
+    if (!name.empty() && (kCategories[i] == name || kCategories[i].substr(0, 1) == name))
+      bits |= std::uint32_t{1} << i;
+  return bits;
 }
 
-bool is_number(char32_t code) {
-  return code < 0x80 ? code >= '0' && code <= '9' : is_in(number_ranges(), code);
+std::uint32_t category_bit(char32_t code) {
+  return std::uint32_t{1} << utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
 bool is_space(char32_t code) {
@@ -115,11 +135,12 @@ bool is_space(char32_t code) {
 }
 
 bool is_mark(char32_t code) { return code >= 0x80 && is_in(mark_ranges(), code); }
-bool is_control(char32_t code) { return is_in(control_ranges(), code); }
+bool is_accent(char32_t code) { return code >= 0x80 && is_in(accent_ranges(), code); }
 
-bool is_punctuation(char32_t code) {
-  if (code < 0x80) return code > ' ' && code < 0x7F && !is_ascii_letter(code) && !is_number(code);
-  return is_in(punctuation_ranges(), code);
+bool is_control(char32_t code) {
+  static const std::uint32_t controls =
+      categories_of("Cc") | categories_of("Cf") | categories_of("Co");
+  return (category_bit(code) & controls) != 0;
 }
 
 bool is_ideograph(char32_t code) {
@@ -131,27 +152,28 @@ bool is_ideograph(char32_t code) {
 
 char32_t lower_case(char32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code | 0x20 : code;
-  const auto runs = lower_runs();
-  const auto run = std::ranges::lower_bound(runs, code, {}, &LowerRun::last);
-  if (run == runs.end() || code < run->first || (code - run->first) % run->step != 0) return code;
-  return static_cast<char32_t>(static_cast<std::int32_t>(code) + run->distance);
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
 }
 
-void append_without_marks(char32_t code, std::u32string& text) {
-  constexpr char32_t kSyllables = 0xAC00;  // first of the 19 x 21 x 28 Hangul syllables
-  if (code >= kSyllables && code < kSyllables + 19 * 21 * 28) {
-    const char32_t index = code - kSyllables;
-    text += 0x1100 + index / (21 * 28);
-    text += 0x1161 + index / 28 % 21;
-    if (index % 28 > 0) text += 0x11A7 + index % 28;
-    return;
+std::string normal_form(std::string_view text, NormalForm form) {
+  unsigned options = UTF8PROC_STABLE;
+  const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
+  options |= composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  std::string result;
+  result.reserve(text.size());
+  // Characters that are not ASCII change together, with the one before them.
+  while (!text.empty()) {
+    const auto* const other = std::ranges::find_if_not(text, is_ascii);
+    if (other == text.end()) return result.append(text);
+    const auto* const first = other == text.begin() ? other : other - 1;
+    const auto* const last = std::find_if(other, text.end(), is_ascii);
+    result.append(text.begin(), first);
+    append_normal(std::string_view(first, last), static_cast<utf8proc_option_t>(options), result);
+    text.remove_prefix(static_cast<std::size_t>(last - text.begin()));
   }
-  if (is_mark(code)) return;
-  const auto letters = plain_letters();
-  const auto found = code < 0x80
-                         ? letters.end()
-                         : std::ranges::lower_bound(letters, code, {}, &PlainLetter::letter);
-  text += found != letters.end() && found->letter == code ? char32_t{found->plain} : code;
+  return result;
 }
 
 }  // namespace lockstep::inline v0::data
