@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/pixels.h"
+#include "lockstep/data/table/schema.h"
 #include "lockstep/model/network/network.h"
 #include "lockstep/onnx/model.h"
 
@@ -21,17 +23,21 @@ struct NetworkArrays {
   std::span<const float> buffers;     ///< Network::buffers()
 };
 
-/// Operators that the graph applies to the first float input before the network.
+/// Operators that the graph applies to its inputs before the network.
 struct Preprocessing {
-  /// The input is uint8 pixels: they are divided by 255 and normalized.
+  /// The first float input is uint8 pixels: they are divided by 255 and normalized.
   std::optional<ChannelNormalization> pixels = {};
-  /// Scales each column of an input [columns] to (x - offset) / divisor, 0 for a divisor of 0. In
-  /// float32, within 3e-7 of the quotient of doubles. Empty: none.
-  std::vector<double> offsets = {};
-  std::vector<double> divisors = {};  ///< one per offset
-  /// One per offset: replaces NaN before scaling; NaN: no replacement.
-  std::vector<double> fills = {};
+  /// The first float input, and indices, are computed from the columns of a table with this schema.
+  /// The graph has an input of float32 [batch, columns] in place of the former, with
+  /// number_columns(); NaN is missing. A column of words is a string [batch], one of dates an int64
+  /// [batch], the seconds since 1970-01-01 (the least int64 is missing), each with its name. In
+  /// float32, scaled numbers are within 3e-7 of the quotient of doubles.
+  std::shared_ptr<const data::TableSchema> table = {};
 };
+
+/// The columns of the float input of a graph that reads a table, in order: those of numeric and
+/// bucketized features, each once.
+std::vector<std::string> number_columns(const data::TableSchema& table);
 
 /// How arrays of weights are stored.
 enum class WeightStorage {
@@ -70,8 +76,9 @@ struct ExportOptions {
 ///
 /// Throws Error (input) `[LAYER (TYPE)] expected …, got …` for a layer without operators
 /// (user-defined, TorchScript, or recurrent with segments of several documents); for preprocessing
-/// without a matching input; for weights that float16 cannot hold; and for `int8_layers` that
-/// why_not_int8() (int8_layers.h) rejects, or with weights that are not finite.
+/// without a matching input, or with a feature that standard operators do not compute (hashed,
+/// crossed, of several words, or of a window); for weights that float16 cannot hold; and for
+/// `int8_layers` that why_not_int8() (int8_layers.h) rejects, or with weights that are not finite.
 Model export_network(const model::Network& network, const NetworkArrays& arrays,
                      const ExportOptions& options = {});
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/table/schema.h"
 #include "lockstep/model/layer/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network/network_json.h"
@@ -249,6 +250,19 @@ TEST(ExportOnnx, SharesTheTableOfATiedDense) {
   EXPECT_EQ(gpt.model.graph.inputs[0].type, TensorType::int32);
 }
 
+std::shared_ptr<const data::TableSchema> table_of(std::vector<data::TableFeature> features) {
+  data::TableSchema table;
+  table.features = std::move(features);
+  return std::make_shared<const data::TableSchema>(std::move(table));
+}
+
+data::TableFeature standardized(const std::string& column, double offset, double divisor) {
+  return {.columns = {column},
+          .scale = data::ColumnScale::standard,
+          .offset = offset,
+          .divisor = divisor};
+}
+
 TEST(ExportOnnx, AddsPreprocessingToTheGraph) {
   const ChannelNormalization normalization{
       .channels = 3, .mean = {0.1f, 0.2f, 0.3f}, .deviation = {1, 2, 3}};
@@ -258,20 +272,22 @@ TEST(ExportOnnx, AddsPreprocessingToTheGraph) {
   EXPECT_EQ(images.constant("features/mean").shape, Ints({3, 1, 1}));
   EXPECT_THAT(images.floats("features/deviation"), ElementsAre(1, 2, 3));
 
-  const Exported table(zoo::linear({2}, 2),
-                       {.preprocessing = {.offsets = {1, 2}, .divisors = {0, 4}}});
+  const auto columns = table_of({standardized("a", 1, 0), standardized("b", 2, 40)});
+  const Exported table(zoo::linear({2}, 2), {.preprocessing = {.table = columns}});
   EXPECT_EQ(table.operators(), "Sub, Div, Gemm");
+  EXPECT_THAT(number_columns(*columns), ElementsAre("a", "b"));
   EXPECT_THAT(table.floats("features/offset"), ElementsAre(1, 2));
   EXPECT_THAT(table.floats("features/divisor"),
-              ElementsAre(std::numeric_limits<float>::infinity(), 4));
+              ElementsAre(std::numeric_limits<float>::infinity(), 40));
 }
 
 // In float32; the remainder of an offset beyond float32 is subtracted, too.
 TEST(ExportOnnx, ScalesColumnsAsExactlyAsInFloat64) {
   const double offset = 16777217.3;
-  const double divisor = 0.1;
-  const Exported table(zoo::linear({1}, 2),
-                       {.preprocessing = {.offsets = {offset}, .divisors = {divisor}}});
+  const double divisor = 2e5;
+  const Exported table(
+      zoo::linear({1}, 2),
+      {.preprocessing = {.table = table_of({standardized("a", offset, divisor)})}});
   EXPECT_EQ(table.operators(), "Sub, Sub, Div, Gemm");
   const float first = table.floats("features/offset").front();
   const float second = table.floats("features/offset_remainder").front();
@@ -298,11 +314,32 @@ TEST(ExportOnnx, RejectsPreprocessingOfOtherInputs) {
   EXPECT_EQ(message(zoo::linear({4, 4, 1}, 2), {.preprocessing = {.pixels = three}}),
             "[preprocessing] expected images of 3 channels to normalize, got the input features "
             "[4, 4, 1]");
-  EXPECT_EQ(message(zoo::linear({4}, 2), {.preprocessing = {.offsets = {1}, .divisors = {1}}}),
-            "[preprocessing] expected an input of 1 columns to scale, got the input features [4]");
+  const auto of_feature = [&](const data::TableFeature& feature, std::int64_t width = 1) {
+    return message(zoo::linear({width}, 2), {.preprocessing = {.table = table_of({feature})}});
+  };
+  EXPECT_EQ(of_feature(standardized("a", 1, 1), 4),
+            "[preprocessing] expected an input of the 1 features of the table, got the input "
+            "features [4]");
+  EXPECT_THAT(of_feature(standardized("a", 0, 1e-60)),
+              HasSubstr("expected offsets and divisors that float32 can represent, got 0 and 1e-60 "
+                        "of the column a"));
+  EXPECT_THAT(of_feature(standardized("a", 1e6, 1)), HasSubstr("got the column a of numbers near"));
+  using Kind = data::TableFeature::Kind;
+  EXPECT_THAT(of_feature({.kind = Kind::hashed, .columns = {"city"}, .buckets = 2}, 2),
+              HasSubstr("got the feature city#0, which is a hash, for which ONNX has no operator"));
+  EXPECT_THAT(of_feature({.kind = Kind::crossed, .columns = {"a", "b"}, .buckets = 2}, 2),
+              HasSubstr("got the feature a x b#0, which is a hash"));
+  EXPECT_THAT(of_feature({.kind = Kind::categorical,
+                          .columns = {"genres"},
+                          .vocabulary = {"x"},
+                          .output = data::CategoryOutput::multi_hot}),
+              HasSubstr("got the feature genres=x, which has several words in a field"));
+  data::TableSchema windows;
+  windows.window.rows = 3;
   EXPECT_THAT(
-      message(zoo::linear({1}, 2), {.preprocessing = {.offsets = {1}, .divisors = {1e-60}}}),
-      HasSubstr("expected offsets and divisors that float32 can represent; column 0"));
+      message(zoo::linear({1}, 2),
+              {.preprocessing = {.table = std::make_shared<const data::TableSchema>(windows)}}),
+      HasSubstr("expected a table whose samples are its rows; they are windows of 3"));
   const std::vector<zoo::DataInput> inputs{
       {.input = {.name = "tokens", .shape = {8}, .type = ElementType::int32}, .categories = 11}};
   EXPECT_EQ(

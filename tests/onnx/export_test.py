@@ -358,6 +358,143 @@ class Export(unittest.TestCase):
         actual = session(model).run(None, {"features": numbers.astype("float32")})[0]
         self.assert_close(actual, predicted(run, f"csv:{table}:label=label", self.directory))
 
+    def mixed_table(self, rows=80):
+        """A table of numbers, words and dates, of which some are missing, its fields by column, and
+        the inputs of a graph that reads it."""
+        random = numpy.random.default_rng(2)
+        seconds = random.integers(-3 * 10**9, 4 * 10**9, rows)
+        seconds[:4] = [951782400, -62135596800 + 10**9, 0, -1]
+        missing = random.random((rows, 5)) < 0.1
+        numbers = numpy.column_stack([random.normal(40, 12, rows), random.exponential(3e4, rows)])
+        numbers = numbers.round(2)
+        numbers[missing[:, :2]] = numpy.nan
+        colors = random.choice(["red", "green", "blue", "a b\u00e9"], rows).astype(object)
+        sizes = random.choice(["S", "M", "L"], rows).astype(object)
+        for number, spelling in enumerate(["", "NA", "?", "None"]):
+            sizes[7 * number + 1] = spelling
+        dates = numpy.array([str(numpy.datetime64(int(one), "s")) for one in seconds], object)
+        dates[missing[:, 4]] = ""
+        lines = ["age,income,color,size,since,label"]
+        for row in range(rows):
+            fields = ["" if numpy.isnan(one) else str(one) for one in numbers[row]]
+            fields += [colors[row], sizes[row], dates[row], "ab"[row % 2]]
+            lines.append(",".join(fields))
+        table = self.directory / "table.csv"
+        table.write_text("\n".join(lines) + "\n")
+        seconds[missing[:, 4]] = numpy.iinfo("int64").min
+        return table, {
+            "features": numbers.astype("float32"),
+            "color": colors,
+            "size": sizes,
+            "since": seconds
+        }
+
+    def test_exports_tables_of_words_dates_and_missing_values(self):
+        table, inputs = self.mixed_table()
+        indicator = {"missing": "indicator"}
+        since = [{"column": "since", "date": part} | indicator
+                 for part in ("days", "year", "month", "weekday")]
+        words = {"kind": "categorical", "unknown": "column"}
+        features = [
+            {"column": "size"} | words, {"column": "age"} | indicator,
+            {"column": "age", "kind": "bucketized", "boundaries": [18, 30.5, 65]} | indicator,
+            {"column": "income", "clip": [100, 5e4], "log": True, "missing": "mean"}, *since[:2],
+            {"column": "color", "kind": "categorical"}, *since[2:],
+            {"column": "since", "date": "days", "scale": "none", "missing": -7},
+            {"column": "income", "scale": "minmax", "missing": 12.5},
+            {"column": "since", "date": "year", "kind": "bucketized", "boundaries": [1970, 2001],
+             "missing": 1980},
+        ]
+        index = {"output": "index"}
+        cases = {
+            "mlp:8": features,
+            "wide_deep:8,embedding=4": [features[1], {"column": "color", "kind": "categorical"}
+                                        | index, {"column": "size"} | words | index],
+            "wide_deep:8": [{"column": "color", "kind": "categorical"} | index,
+                            {"column": "size"} | words, {"column": "color", "kind": "categorical"}],
+        }
+        for model, described in cases.items():
+            with self.subTest(model, features=len(described)):
+                read = {one["column"] for one in described}
+                dropped = [one for one in ("age", "income", "color", "size", "since")
+                           if one not in read]
+                file, run = self.directory / "features.json", self.directory / "run"
+                file.write_text(json.dumps({"label": "label", "drop": dropped,
+                                            "features": described}))
+                shutil.rmtree(run, ignore_errors=True)
+                lockstep("train", "--model", model, "--data", f"csv:{table}", "--features", file,
+                         "--global-batch", 8, "--steps", 20, "--checkpoint-dir", run, "--quiet")
+                path = self.directory / "model.onnx"
+                lockstep("checkpoint", "export", run, "--output", path, "--with-preprocessing")
+                loaded = onnx.load(path)
+                onnx.checker.check_model(loaded, full_check=True)
+                self.assertEqual([one.domain for one in loaded.opset_import], [""])
+                graph = session(path)
+                columns = json.loads(graph.get_modelmeta().custom_metadata_map.get(
+                    "lockstep.columns", "[]"))
+                used = {"features": inputs["features"][:, [("age", "income").index(one)
+                                                           for one in columns]]}
+                used |= {name: inputs[name] for name in read & {"color", "size", "since"}}
+                if not columns:
+                    del used["features"]
+                self.assertEqual({one.name for one in graph.get_inputs()}, set(used))
+                self.assert_close(graph.run(None, used)[0],
+                                  predicted(run, f"csv:{table}", self.directory))
+                if "size" in used:  # a word that the training does not have
+                    other = table.read_text().replace(",S,", ",XXL,")
+                    (self.directory / "other.csv").write_text(other)
+                    used["size"] = numpy.where(used["size"] == "S", "XXL", used["size"])
+                    expected = predicted(run, f"csv:{self.directory / 'other.csv'}",
+                                         self.directory)
+                    self.assert_close(graph.run(None, used)[0], expected)
+
+    def test_an_index_of_a_word_that_no_category_has_is_an_error(self):
+        table, inputs = self.mixed_table()
+        run, path = self.directory / "run", self.directory / "model.onnx"
+        file = self.directory / "features.json"
+        color = {"column": "color", "kind": "categorical", "output": "index"}
+        file.write_text(json.dumps({"label": "label", "drop": ["age", "income", "size", "since"],
+                                    "features": [color]}))
+        lockstep("train", "--model", "wide_deep:8", "--data", f"csv:{table}", "--features", file,
+                 "--steps", 1, "--checkpoint-dir", run, "--quiet")
+        lockstep("checkpoint", "export", run, "--output", path, "--with-preprocessing")
+        graph = session(path)
+        self.assertEqual(len(graph.run(None, {"color": inputs["color"]})[0]), 80)
+        with self.assertRaisesRegex(Exception, "out of data bounds"):
+            graph.run(None, {"color": numpy.array(["red", "purple"], object)})
+
+    def test_strips_what_the_training_has_learned_from_the_metadata(self):
+        table, _ = self.mixed_table()
+        run, path = self.directory / "run", self.directory / "model.onnx"
+        lockstep("train", "--model", "mlp:8", "--data",
+                 f"csv:{table}:label=label,categorical=color,drop=since+size,missing=mean",
+                 "--steps", 1, "--checkpoint-dir", run, "--quiet")
+        export = ("checkpoint", "export", run, "--output", path)
+
+        def metadata(*options):
+            lockstep(*export, *options)
+            return session(path).get_modelmeta().custom_metadata_map
+
+        kept = {"lockstep.preprocessing", "lockstep.activations", "lockstep.classes"}
+        self.assertEqual(metadata("--strip-metadata").keys(), kept | {"lockstep.features"})
+        self.assertEqual(
+            metadata("--strip-metadata", "--with-preprocessing").keys(),
+            kept | {"lockstep.columns"})
+        self.assertNotIn(str(self.directory).encode(), path.read_bytes())
+        whole = metadata("--with-preprocessing")
+        for key in ("network", "step", "epoch", "features", "table"):
+            self.assertIn(f"lockstep.{key}", whole)
+        lockstep(*export[:-1], self.directory / "model.safetensors", "--strip-metadata")
+        data = (self.directory / "model.safetensors").read_bytes()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        self.assertNotIn("__metadata__", header)
+        own = safetensors(run_file := next(run.glob("step-*/model.safetensors")))
+        self.assertIn(b"__metadata__", run_file.read_bytes())
+        stripped = safetensors(self.directory / "model.safetensors")
+        self.assertEqual(own.keys(), stripped.keys())
+        for name, array in own.items():
+            numpy.testing.assert_array_equal(array, stripped[name])
+
     def test_an_exported_network_trains_on_as_the_checkpoint_does(self):
         images, run = "synthetic:32x32x3,10,64", self.directory / "run"
         model = self.directory / "model.onnx"

@@ -21,6 +21,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
+#include "lockstep/data/table/schema.h"
+#include "lockstep/data/table/transform.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/model/compiled/compiled_model.h"
 #include "lockstep/model/layers/layers.h"
@@ -206,18 +208,17 @@ class Writer {
     if (one.preparation == Preparation::pixels) steps.pixels = kNormalization;
     if (one.preparation != Preparation::columns) return result;
     result.raw = result.features;
-    for (std::int64_t column = 0; column < elements; ++column) {
-      steps.offsets.push_back(0.1 * static_cast<double>(column));
-      steps.divisors.push_back(column == 1 ? 0 : 0.3 * static_cast<double>(column + 1));
-    }
-    for (std::size_t i = 0; i < result.features.size(); ++i) {
-      const std::size_t column = i % static_cast<std::size_t>(elements);
-      const double divisor = steps.divisors[column];
-      result.features[i] =
-          divisor == 0
-              ? 0
-              : static_cast<float>((double{result.raw[i]} - steps.offsets[column]) / divisor);
-    }
+    data::TableSchema table;
+    for (std::int64_t column = 0; column < elements; ++column)
+      table.features.push_back(
+          {.columns = {fmt::format("column {}", column)},
+           .scale = data::ColumnScale::standard,
+           .offset = 0.1 * static_cast<double>(column),
+           .divisor = column == 1 ? 0 : 0.3 * static_cast<double>(column + 1)});
+    for (std::size_t i = 0; i < result.features.size(); ++i)
+      result.features[i] = data::stored_value(
+          table.features[i % static_cast<std::size_t>(elements)], double{result.raw[i]});
+    steps.table = std::make_shared<const data::TableSchema>(std::move(table));
     return result;
   }
 
@@ -268,7 +269,7 @@ std::vector<Case> ready_made() {
                                  "resnet101", "resnet152", "mobilenet_v2", "resnet18:features"})
     add_image(name, {32, 32, 3});
   for (const char* const name : {"resnet18", "mobilenet_v2"}) add_image(name, {96, 96, 3});
-  add_image("vit:2x64", {32, 32, 3});
+  for (const char* const name : {"vit:2x64", "vit:2x64,class_token"}) add_image(name, {32, 32, 3});
   Case& kept = add_image("mobilenet_v2", {32, 32, 3});
   kept.name += "-kept";
   kept.fold = false;

@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -27,8 +25,8 @@
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/torch_file.h"
-#include "lockstep/data/table/transform.h"
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/triton.h"
 #include "lockstep/onnx/write_model.h"
@@ -155,30 +153,50 @@ json tokenizer_to_json(const data::TextSchema& text) {
   return tokenizer;
 }
 
-std::map<std::string, std::string> metadata_of(const TrainedModel& trained, bool in_graph) {
-  std::map<std::string, std::string> metadata = {
-      {"lockstep.network", trained.network.name()},
-      {"lockstep.step", std::to_string(trained.state.step)},
-      {"lockstep.epoch", std::to_string(trained.state.epoch)}};
-  const auto add = [&](const char* key, const json& value) {
-    if (!value.empty()) metadata[std::string("lockstep.") + key] = dump_json(value);
-  };
+using Metadata = std::map<std::string, std::string>;
+
+void add_metadata(const char* key, const json& value, Metadata& metadata) {
+  if (!value.empty()) metadata[std::string("lockstep.") + key] = dump_json(value);
+}
+
+/// What a caller needs to make the inputs and to read the outputs.
+Metadata interface_of(const TrainedModel& trained, bool in_graph) {
+  Metadata metadata = {{"lockstep.preprocessing", in_graph ? "graph" : "caller"}};
+  const auto add = [&](const char* key, const json& value) { add_metadata(key, value, metadata); };
   add("activations", activations_of(trained));
   add("classes", trained.names.classes);
-  add("features", trained.names.features);
   add("targets", trained.names.targets);
-  if (has_images(trained) && !trained.names.table) {
+  const auto& table = trained.names.table;
+  if (in_graph && table)
+    add("columns", onnx::number_columns(*table));
+  else
+    add("features", trained.names.features);
+  if (has_images(trained) && !table) {
     metadata["lockstep.layout"] = "NCHW";
     if (has_pixels(trained)) add("pixels", pixels_to_json(trained));
-    if (trained.source.test_images) {
-      add("images", trained.source.test_images->to_json());
-      metadata["lockstep.image_recipe"] = trained.source.test_images->name;
-    }
+  }
+  return metadata;
+}
+
+/// What --strip-metadata leaves out: the training, and what it has learned of its data.
+void add_training(const TrainedModel& trained, Metadata& metadata) {
+  const auto add = [&](const char* key, const json& value) { add_metadata(key, value, metadata); };
+  metadata["lockstep.network"] = trained.network.name();
+  metadata["lockstep.step"] = std::to_string(trained.state.step);
+  metadata["lockstep.epoch"] = std::to_string(trained.state.epoch);
+  add("features", trained.names.features);
+  if (trained.source.test_images && has_images(trained) && !trained.names.table) {
+    add("images", trained.source.test_images->to_json());
+    metadata["lockstep.image_recipe"] = trained.source.test_images->name;
   }
   if (trained.names.table) add("table", trained.names.table->to_json());
   if (trained.names.text) add("tokenizer", tokenizer_to_json(*trained.names.text));
   if (!trained.source.mapped.empty()) add("mapped", trained.source.mapped);
-  metadata["lockstep.preprocessing"] = in_graph ? "graph" : "caller";
+}
+
+Metadata metadata_of(const TrainedModel& trained, const ExportArguments& arguments) {
+  Metadata metadata = interface_of(trained, arguments.with_preprocessing);
+  if (!arguments.strip_metadata) add_training(trained, metadata);
   return metadata;
 }
 
@@ -188,51 +206,17 @@ std::map<std::string, std::string> metadata_of(const TrainedModel& trained, bool
   throw Error(ErrorCategory::input, kPreprocessing, expected, actual);
 }
 
-/// Adds the scaling of one feature of a table. Features with a separate input are not scaled.
-void add_scaling(const data::TableFeature& feature, onnx::Preprocessing& steps) {
-  if (feature.is_index()) return;
-  if (!feature.is_plain() || feature.has_indicator)
-    refuse_preprocessing(
-        "expected a table of numbers, as stored or scaled",
-        fmt::format("got the feature {}, which {}", feature.columns.front(),
-                    !feature.has_numbers()  ? "has categories"
-                    : feature.has_indicator ? "has a missing-value indicator"
-                                            : "is a function of the number or a date"));
-  const bool is_scaled = feature.scale != data::ColumnScale::none;
-  // The input is float32, which rounds numbers near the offset by up to this relative error.
-  constexpr double kRounding = 0x1p-24;
-  if (is_scaled && feature.divisor > 0 &&
-      std::abs(feature.offset) * kRounding > data::kToleratedRounding * feature.divisor)
-    refuse_preprocessing(
-        "expected columns whose numbers float32, the type of the input, can tell apart; subtract "
-        "a constant from the column before the training, or leave the preprocessing to the caller",
-        fmt::format("got the column {} of numbers near {} within {:.3g}", feature.columns.front(),
-                    feature.offset, feature.divisor));
-  steps.offsets.push_back(is_scaled ? feature.offset : 0);
-  steps.divisors.push_back(is_scaled ? feature.divisor : 1);
-  using Rule = data::MissingValues::Rule;
-  const Rule rule = feature.missing.rule;
-  steps.fills.push_back(rule == Rule::error   ? std::numeric_limits<double>::quiet_NaN()
-                        : rule == Rule::value ? feature.missing.value
-                                              : feature.fill);
-}
-
 onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
   onnx::Preprocessing steps;
   if (!trained.source.mapped.empty())
     refuse_preprocessing("expected data that were not changed by the program of the training",
                          fmt::format("they were mapped ({})", trained.source.mapped));
   if (trained.names.text)
-    refuse_preprocessing("expected images or a table",
-                         "the model reads text, and ONNX has no operator for its tokenizer");
-  if (trained.names.table) {
-    const data::TableSchema& table = *trained.names.table;
-    if (table.window.rows > 0)
-      refuse_preprocessing("expected a table whose samples are its rows",
-                           fmt::format("they are windows of {}", table.window.rows));
-    for (const data::TableFeature& feature : table.features) add_scaling(feature, steps);
-    return steps;
-  }
+    refuse_preprocessing(
+        "expected images or a table",
+        "the model reads text, and ONNX has no operator that splits it into tokens");
+  steps.table = trained.names.table;
+  if (steps.table) return steps;
   if (!has_pixels(trained))
     refuse_preprocessing("expected images or a table",
                          "the model reads numbers as they are stored");
@@ -263,6 +247,20 @@ std::uint64_t export_safetensors(const fs::path& checkpoint, const fs::path& out
   }
   file.commit();
   return bytes;
+}
+
+/// The tensors of the checkpoint, without the metadata of its file.
+std::uint64_t export_stripped(const fs::path& checkpoint, const fs::path& output) {
+  const checkpoint::SafetensorsFile file(checkpoint / checkpoint::kModelFile);
+  std::vector<std::vector<float>> values;
+  std::vector<checkpoint::TensorView> tensors;
+  values.reserve(file.tensors().size());
+  for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
+    auto& tensor = values.emplace_back(static_cast<std::size_t>(model::element_count(entry.shape)));
+    file.read(entry, tensor);
+    tensors.push_back({entry.name, entry.shape, std::span<const float>(tensor)});
+  }
+  return checkpoint::write_safetensors(output, tensors).bytes;
 }
 
 std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
@@ -378,7 +376,7 @@ onnx::ExportOptions onnx_options(const TrainedModel& trained, const ExportArgume
       // A field of a table is one document.
       .one_document = text != nullptr && !(text->column.empty() && text->source.empty()),
       .producer_version = LOCKSTEP_VERSION,
-      .metadata = metadata_of(trained, arguments.with_preprocessing)};
+      .metadata = metadata_of(trained, arguments)};
   if (arguments.with_preprocessing) options.preprocessing = preprocessing_of(trained);
   return options;
 }
@@ -402,7 +400,8 @@ void export_checkpoint(const fs::path& checkpoint, const ExportArguments& argume
   const std::uint64_t bytes = format == ExportFormat::onnx ? export_onnx(checkpoint, arguments)
                               : format == ExportFormat::torch
                                   ? export_torch(checkpoint, output, arguments.code)
-                                  : export_safetensors(checkpoint, output);
+                              : arguments.strip_metadata ? export_stripped(checkpoint, output)
+                                                         : export_safetensors(checkpoint, output);
   report(output, bytes, checkpoint, out);
 }
 

@@ -25,6 +25,7 @@ struct ExportArguments {
   ExportFormat format = ExportFormat::automatic;
   bool keep_normalization = false;
   bool with_preprocessing = false;
+  bool strip_metadata = false;
   onnx::WeightStorage weights = onnx::WeightStorage::float32;
   ExportLayout layout = ExportLayout::file;
   CodeArguments code;  ///< `script` is unused: there is no --model
@@ -97,7 +98,12 @@ struct Fields<apps::ExportArguments> {
              "still compute in float32"}},
       Field{&Options::with_preprocessing,
             {"with_preprocessing", "File",
-             "onnx: the graph normalizes its input: uint8 pixels, or the numbers of a table"}},
+             "onnx: the graph prepares its inputs: it normalizes uint8 pixels, and makes features "
+             "of the columns of a table: numbers, words (string), dates (int64 seconds)"}},
+      Field{&Options::strip_metadata,
+            {"strip_metadata", "File",
+             "onnx, safetensors: write no metadata about the training and its data (step, settings "
+             "of images, columns and statistics of tables, tokenizer)"}},
       Field{&Options::layout,
             {"layout", "File",
              "onnx: write one file, or a folder --output for a model repository of NVIDIA Triton"}},

@@ -255,11 +255,12 @@ int quantize(job::Session& session, const QuantizeArguments& arguments) {
 
   options.int8_layers = model.int8_layers;
   options.weight_bits = arguments.options.weight_bits;
-  options.metadata["lockstep.int8"] = dump_json(
-      ordered_json{{"layers", model.int8_layers},
-                   {"calibration", kNamesOf<onnx::Calibration>.name(arguments.options.calibration)},
-                   {"samples", model.samples},
-                   {"weight_bits", arguments.options.weight_bits}});
+  if (!arguments.exported.strip_metadata)
+    options.metadata["lockstep.int8"] = dump_json(ordered_json{
+        {"layers", model.int8_layers},
+        {"calibration", kNamesOf<onnx::Calibration>.name(arguments.options.calibration)},
+        {"samples", model.samples},
+        {"weight_bits", arguments.options.weight_bits}});
   result.bytes = write_onnx(
       onnx::export_network(
           model.network.network,

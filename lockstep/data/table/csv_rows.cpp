@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file/file_kind.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/unicode/unicode.h"
 
 namespace lockstep::inline v0::data {
 
@@ -273,12 +273,17 @@ template std::optional<std::int32_t> csv_number(std::string_view);
 template std::optional<std::int64_t> csv_number(std::string_view);
 template std::optional<std::size_t> csv_number(std::string_view);
 
-bool is_missing(std::string_view field) {
-  constexpr std::array<std::string_view, 27> kMissing = {
+std::span<const std::string_view> missing_spellings() {
+  static constexpr std::array<std::string_view, 27> kMissing = {
       "",     "NA",   "N/A",  "n/a",  "na",   "#N/A", "#NA", "<NA>", "<na>",
       "NULL", "null", "Null", "None", "none", "NaN",  "nan", "NAN",  "-nan",
       "-NaN", "nil",  "\\N",  "?",    "-",    "--",   ".",   "NaT",  "missing"};
-  return std::ranges::find(kMissing, field) != kMissing.end();
+  return kMissing;
+}
+
+bool is_missing(std::string_view field) {
+  const auto spellings = missing_spellings();
+  return std::ranges::find(spellings, field) != spellings.end();
 }
 
 bool has_decimal_comma(std::string_view field) {

@@ -94,6 +94,10 @@ std::optional<Number> csv_number(std::string_view field);
 
 /// Whether the field is a usual form of a missing value: empty, NA, NULL, nan, ?, ...
 bool is_missing(std::string_view field);
+/// Those spellings.
+std::span<const std::string_view> missing_spellings();
+/// The word that replaces any of them in a column of words.
+inline constexpr std::string_view kMissingWord = "NA";
 
 /// Whether the field is a number with a decimal comma.
 bool has_decimal_comma(std::string_view field);

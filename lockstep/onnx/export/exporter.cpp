@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -209,97 +208,70 @@ Operand Exporter::channels_first(const Operand& operand) {
   return result;
 }
 
-void Exporter::preprocess(const model::NetworkInput& input, Operand& operand, Value& value) {
-  const Preprocessing& steps = options_.preprocessing;
-  const auto refuse = [&](std::string_view expected) {
-    throw Error(ErrorCategory::input, kPreprocessing, expected,
+/// Makes an input of pixels.
+void Exporter::normalize(const model::NetworkInput& input, Operand& operand, Value& value) {
+  const ChannelNormalization& pixels = *options_.preprocessing.pixels;
+  const auto channels = static_cast<std::int64_t>(pixels.channels);
+  if (input.shape.size() != 3 || (channels > 0 && input.shape.back() != channels))
+    throw Error(ErrorCategory::input, kPreprocessing,
+                channels > 0 ? fmt::format("expected images of {} channels to normalize", channels)
+                             : "expected images",
                 fmt::format("got the input {} {}", input.name, model::to_string(input.shape)));
+  value.type = TensorType::uint8;
+  operand.name = graph_.add("Cast", {operand.name}, operand.name + "/float",
+                            {{"to", static_cast<std::int64_t>(TensorType::float32)}});
+  operand.name = graph_.add("Div", {operand.name, graph_.number(255)}, input.name + "/unit_scale");
+  if (channels == 0) return;
+  const auto constants = [&](const char* name, const auto& array) {
+    return graph_.floats(fmt::format("{}/{}", input.name, name), {channels, 1, 1},
+                         std::span<const float>(array).first(static_cast<std::size_t>(channels)));
   };
-  if (steps.pixels) {
-    const auto channels = static_cast<std::int64_t>(steps.pixels->channels);
-    if (input.shape.size() != 3 || (channels > 0 && input.shape.back() != channels))
-      refuse(channels > 0 ? fmt::format("expected images of {} channels to normalize", channels)
-                          : "expected images");
-    value.type = TensorType::uint8;
-    operand.name = graph_.add("Cast", {operand.name}, operand.name + "/float",
-                              {{"to", static_cast<std::int64_t>(TensorType::float32)}});
-    operand.name =
-        graph_.add("Div", {operand.name, graph_.number(255)}, input.name + "/unit_scale");
-    if (channels == 0) return;
-    const auto constants = [&](const char* name, const auto& array) {
-      return graph_.floats(fmt::format("{}/{}", input.name, name), {channels, 1, 1},
-                           std::span<const float>(array).first(static_cast<std::size_t>(channels)));
-    };
-    operand.name = graph_.add("Sub", {operand.name, constants("mean", steps.pixels->mean)},
-                              input.name + "/centered");
-    operand.name =
-        graph_.add("Div", {operand.name, constants("deviation", steps.pixels->deviation)},
-                   input.name + "/normalized");
-  } else if (!steps.offsets.empty()) {
-    const auto columns = static_cast<std::int64_t>(steps.offsets.size());
-    if (input.shape != Shape{columns})
-      refuse(fmt::format("expected an input of {} columns to scale", columns));
-    // In float32, because many runtimes lack float64. The offset is a sum of two floats:
-    // subtracting the first is exact near it, and the second is its rounding error.
-    std::vector<float> offsets;
-    std::vector<float> remainders;
-    std::vector<float> divisors;
-    for (std::size_t k = 0; k < steps.offsets.size(); ++k) {
-      const auto offset = static_cast<float>(steps.offsets[k]);
-      const auto divisor = static_cast<float>(steps.divisors[k]);
-      if (!std::isfinite(offset) || (steps.divisors[k] != 0 && !std::isnormal(divisor)))
-        refuse(fmt::format(
-            "expected offsets and divisors that float32 can represent; column {} has {} "
-            "and {}",
-            k, steps.offsets[k], steps.divisors[k]));
-      offsets.push_back(offset);
-      remainders.push_back(static_cast<float>(steps.offsets[k] - double{offset}));
-      // A quotient by infinity is 0.
-      divisors.push_back(divisor == 0 ? std::numeric_limits<float>::infinity() : divisor);
-    }
-    const auto constant = [&](const char* name, const std::vector<float>& numbers) {
-      return graph_.floats(fmt::format("{}/{}", input.name, name), {columns}, numbers);
-    };
-    if (!std::ranges::all_of(steps.fills, [](double fill) { return std::isnan(fill); })) {
-      LOCKSTEP_CHECK_OP(steps.fills.size(), ==, steps.offsets.size());
-      const std::string is_missing =
-          graph_.add("IsNaN", {operand.name}, input.name + "/is_missing");
-      const std::vector<float> fills(steps.fills.begin(), steps.fills.end());
-      operand.name = graph_.add("Where", {is_missing, constant("fill", fills), operand.name},
-                                input.name + "/filled");
-    }
-    operand.name =
-        graph_.add("Sub", {operand.name, constant("offset", offsets)}, input.name + "/centered");
-    if (std::ranges::any_of(remainders, [](float remainder) { return remainder != 0; }))
-      operand.name = graph_.add("Sub", {operand.name, constant("offset_remainder", remainders)},
-                                input.name + "/exactly_centered");
-    operand.name = graph_.add("Div", {operand.name, constant("divisor", divisors)},
-                              input.name + "/normalized");
+  operand.name =
+      graph_.add("Sub", {operand.name, constants("mean", pixels.mean)}, input.name + "/centered");
+  operand.name = graph_.add("Div", {operand.name, constants("deviation", pixels.deviation)},
+                            input.name + "/normalized");
+}
+
+/// An input that is computed from columns of a table; without a name if it is none.
+Operand Exporter::add_table_input(const model::NetworkInput& input, bool is_first_float) {
+  Operand operand{.name = {}, .shape = input.shape};
+  if (input.type == ElementType::int32) {
+    operand.name = table_->index(input.name).value_or("");
+  } else if (is_first_float) {
+    if (input.shape != Shape{table_->width()})
+      throw Error(ErrorCategory::input, kPreprocessing,
+                  fmt::format("expected an input of the {} features of the table", table_->width()),
+                  fmt::format("got the input {} {}", input.name, model::to_string(input.shape)));
+    operand.name = table_->features(input.name);
   }
+  return operand;
 }
 
 Operand Exporter::add_input(const model::NetworkInput& input) {
+  const auto first =
+      std::ranges::find(network_.inputs(), ElementType::float32, &model::NetworkInput::type);
+  const bool is_first_float = first != network_.inputs().end() && &*first == &input;
+  if (table_)
+    if (Operand operand = add_table_input(input, is_first_float); !operand.name.empty())
+      return operand;
   const bool is_image = input.shape.size() == 3 && input.type == ElementType::float32;
   Operand operand{
       .name = graph_.unique_name(input.name), .shape = input.shape, .channels_first = is_image};
   Value value{.name = operand.name,
               .type = input.type == ElementType::int32 ? TensorType::int32 : TensorType::float32,
               .shape = with_batch(is_image ? to_front(input.shape) : input.shape)};
-  const auto first =
-      std::ranges::find(network_.inputs(), ElementType::float32, &model::NetworkInput::type);
-  if (first != network_.inputs().end() && &*first == &input) preprocess(input, operand, value);
+  if (is_first_float && options_.preprocessing.pixels) normalize(input, operand, value);
   graph_.graph.inputs.push_back(std::move(value));
   return operand;
 }
 
 Graph Exporter::run() {
-  const bool preprocesses =
-      options_.preprocessing.pixels || !options_.preprocessing.offsets.empty();
   const bool has_floats = std::ranges::any_of(
       network_.inputs(), [](const auto& input) { return input.type == ElementType::float32; });
-  if (preprocesses && !has_floats)
+  if (options_.preprocessing.pixels && !has_floats)
     throw Error(ErrorCategory::input, kPreprocessing, "expected an input of float32",
                 fmt::format("got none in {}", network_.name()));
+  if (options_.preprocessing.table) table_.emplace(graph_, *options_.preprocessing.table);
   graph_.graph.name = network_.name();
   check_int8_layers();
   for (const model::NetworkInput& input : network_.inputs()) inputs_.push_back(add_input(input));

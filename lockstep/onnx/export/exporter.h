@@ -13,6 +13,7 @@
 #include "lockstep/model/network/network.h"
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/export/graph_builder.h"
+#include "lockstep/onnx/export/table_graph.h"
 
 namespace lockstep::inline v0::onnx {
 
@@ -64,13 +65,15 @@ class Exporter {
  private:
   void check_int8_layers() const;
   Operand add_input(const model::NetworkInput& input);
-  void preprocess(const model::NetworkInput& input, Operand& operand, Value& value);
+  Operand add_table_input(const model::NetworkInput& input, bool is_first_float);
+  void normalize(const model::NetworkInput& input, Operand& operand, Value& value);
   std::vector<bool> needed() const;
 
   const model::Network& network_;
   const NetworkArrays& arrays_;
   const ExportOptions& options_;
   GraphBuilder graph_;
+  std::optional<TableGraph> table_;  // with preprocessing of a table
   std::vector<Operand> inputs_;
   std::vector<Operand> results_;  // outputs of the layers
   std::map<std::string, std::string> shared_;

@@ -99,7 +99,7 @@ WeightsFile::WeightsFile(const std::filesystem::path& path, const model::Network
     return;
   }
   onnx_ = onnx::import_file(path, {.keeps_two_biases = has_two_biases(network),
-                                     .inputs = {network.inputs().begin(), network.inputs().end()}});
+                                   .inputs = {network.inputs().begin(), network.inputs().end()}});
   weights_ = own_weights(onnx_->network, onnx_->parameters, onnx_->buffers);
   for (std::size_t i = 0; i < weights_.size(); ++i)
     tensors_.push_back({{.name = weights_[i].name,

@@ -18,9 +18,6 @@ namespace {
 
 using Kind = TableFeature::Kind;
 
-/// Replaces any spelling of a missing word.
-constexpr std::string_view kMissingWord = "NA";
-
 /// Whether a label is a number; "inf" and "nan" are words among others.
 bool is_finite_number(std::string_view field) {
   const auto number = csv_number<double>(field);
