@@ -222,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "images] expected imagenet:SIZE with a size in pixels, got \"imagenet:small\""},
         Refusal{
             "unknown_step_for_images", kTrain + "--images resize=64,flp", 2,
-            "images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
+            "images] expected resize, pad, random-crop, crop, scale, ratio, filter, exif, gray, "
             "color, normalize, cutout or erase, got \"flp\" (did you mean flip?)"},
         Refusal{"size_for_other_images", kTrain + "--image-size 48 --images cifar10", 2,
                 "command line] expected --images imagenet, or no --images, with --image-size, got "

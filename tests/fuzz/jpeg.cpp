@@ -5,6 +5,7 @@ namespace lockstep::inline v0::fuzz {
 
 void read_untrusted(Bytes bytes) {
   using namespace lockstep::data;
+  Orientation::of_jpeg(bytes);
   static JpegDecoder decoder(
       1 << 14);  // reused, as in a reader: one image must not affect the next
   Image memory;

@@ -91,32 +91,52 @@ Rectangle touched(const Rectangle& part, int denominator) {
           (part.y + part.height + denominator - 1) / denominator - y};
 }
 
+/// The upright form of `stored`, with its pixels in `memory`.
+DecodedPart turned(const DecodedPart& stored, const Orientation& orientation, Image& memory) {
+  const ImageView& pixels = stored.pixels;
+  const double x = orientation.flips_x ? pixels.width - stored.x - stored.width : stored.x;
+  const double y = orientation.flips_y ? pixels.height - stored.y - stored.height : stored.y;
+  const ImageView upright = orientation.turn(pixels, memory);
+  if (orientation.swaps) return {upright, y, x, stored.height, stored.width};
+  return {upright, x, y, stored.width, stored.height};
+}
+
 }  // namespace
 
-ImageHeader ImageDecoder::open(std::span<const std::uint8_t> bytes) {
+ImageHeader ImageDecoder::open(std::span<const std::uint8_t> bytes, bool turns) {
   bytes_ = bytes;
   const auto format = image_format_of(bytes);
   if (!format) throw_unknown_format(bytes);
   format_ = *format;
-  return format_ == ImageFormat::jpeg ? jpeg_.open(bytes) : read_png_header(bytes, max_pixels_);
+  const bool is_jpeg = format_ == ImageFormat::jpeg;
+  stored_ = is_jpeg ? jpeg_.open(bytes) : read_png_header(bytes, max_pixels_);
+  orientation_ = is_jpeg && turns ? Orientation::of_jpeg(bytes) : Orientation();
+  if (!orientation_.swaps) return stored_;
+  return {stored_.width, stored_.height, stored_.channels};
 }
 
 ImageView ImageDecoder::decode(int channels) {
   if (format_ == ImageFormat::png) return decode_png(bytes_, channels, memory_, max_pixels_);
-  return jpeg_.decode(channels, memory_);
+  const ImageView stored = jpeg_.decode(channels, memory_);
+  return orientation_.is_upright() ? stored : orientation_.turn(stored, upright_);
 }
 
-DecodedPart ImageDecoder::decode(const WantedPart& wanted, int channels) {
+DecodedPart ImageDecoder::decode(const WantedPart& upright, int channels) {
+  if (format_ == ImageFormat::png)
+    return {decode(channels).crop(upright.part), 0, 0, static_cast<double>(upright.part.width),
+            static_cast<double>(upright.part.height)};
+  const bool swaps = orientation_.swaps;
+  const WantedPart wanted = {orientation_.stored(upright.part, stored_.width, stored_.height),
+                             swaps ? upright.width : upright.height,
+                             swaps ? upright.height : upright.width};
   const Rectangle& part = wanted.part;
-  if (format_ == ImageFormat::png) {
-    return {decode(channels).crop(part), 0, 0, static_cast<double>(part.width),
-            static_cast<double>(part.height)};
-  }
   const int denominator = denominator_for(wanted);
   const Rectangle pixels = touched(part, denominator);
   const double scale = 1.0 / denominator;
-  return {jpeg_.decode(pixels, denominator, channels, memory_), part.x * scale - pixels.x,
-          part.y * scale - pixels.y, part.width * scale, part.height * scale};
+  const DecodedPart stored = {jpeg_.decode(pixels, denominator, channels, memory_),
+                              part.x * scale - pixels.x, part.y * scale - pixels.y,
+                              part.width * scale, part.height * scale};
+  return orientation_.is_upright() ? stored : turned(stored, orientation_, upright_);
 }
 
 }  // namespace lockstep::inline v0::data

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lockstep/data/image/image.h"
+#include "lockstep/data/image/orientation.h"
 
 namespace lockstep::inline v0::data {
 
@@ -105,10 +106,10 @@ ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& m
 
 // Either format.
 
-/// The part of an image that the caller needs: `part`, in pixels of the stored image, at a
+/// The part of an image that the caller needs: `part`, in pixels of the opened image, at a
 /// resolution of at least `height` x `width`. Decoders may return it larger.
 struct WantedPart {
-  Rectangle part;  ///< position in the stored image, in pixels
+  Rectangle part;  ///< position in the opened image, in pixels
   int height = 0;  ///< the height in pixels to which the part will be resized
   int width = 0;   ///< the width in pixels to which the part will be resized
 };
@@ -123,16 +124,18 @@ struct DecodedPart {
   double height = 0;  ///< height of the wanted part
 };
 
-/// Decodes a sequence of JPEG and PNG images, each in two steps like JpegDecoder. Not thread-safe.
+/// Decodes a sequence of JPEG and PNG images, each in two steps like JpegDecoder, and turns JPEG
+/// images upright that were stored in another orientation. Not thread-safe.
 class ImageDecoder {
  public:
   /// Rejects images of more than `max_pixels` pixels.
   explicit ImageDecoder(std::int64_t max_pixels = kMaxPixels)
       : jpeg_(max_pixels), max_pixels_(max_pixels) {}
 
-  /// Reads the header. `bytes` must stay valid until decode() returns. Throws Error (data) for a
-  /// damaged image, and for an unknown format, with the first bytes.
-  ImageHeader open(std::span<const std::uint8_t> bytes);
+  /// Reads the header, whose size is that of the upright image; without `turns`, of the image as it
+  /// is stored. `bytes` must stay valid until decode() returns. Throws Error (data) for a damaged
+  /// image, and for an unknown format, with the first bytes.
+  ImageHeader open(std::span<const std::uint8_t> bytes, bool turns = true);
 
   /// Decodes the whole opened image to `channels` (1 or 3). The view is valid until the next call.
   ImageView decode(int channels);
@@ -147,7 +150,10 @@ class ImageDecoder {
   JpegDecoder jpeg_;
   std::int64_t max_pixels_;
   std::span<const std::uint8_t> bytes_;
+  ImageHeader stored_;  // as it is stored
+  Orientation orientation_;
   Image memory_;
+  Image upright_;
 };
 
 }  // namespace lockstep::inline v0::data

@@ -198,6 +198,7 @@ std::string ImageRecipe::description() const {
          fmt::format("{}x{}x{}", height, width, channels));
   add_if(geometry != usual.geometry, geometry_text(*this));
   add_if(filter != usual.filter, std::string(kFilters.name(filter)));
+  add_if(exif != usual.exif, exif ? "turned as EXIF says" : "not turned as EXIF says");
   add_if(scaled_decoding != usual.scaled_decoding,
          scaled_decoding ? "decoded at less" : "decoded in full");
   add_if(flip != usual.flip, fmt::format("flip {}", flip));
@@ -225,6 +226,7 @@ nlohmann::json ImageRecipe::to_json() const {
           {"channels", channels},
           {"geometry", shape},
           {"filter", kFilters.name(filter)},
+          {"exif", exif},
           {"scaled_decoding", scaled_decoding},
           {"flip", flip},
           {"jitter", {jitter.brightness, jitter.contrast, jitter.saturation}},
@@ -251,6 +253,7 @@ ImageRecipe ImageRecipe::from_json(const nlohmann::json& json) {
   const auto filter = kFilters.find(json_member<std::string>(json, "filter"));
   if (!filter) throw std::invalid_argument("its \"filter\" is unknown");
   recipe.filter = *filter;
+  recipe.exif = json_member<bool>(json, "exif");
   recipe.scaled_decoding = json_member<bool>(json, "scaled_decoding");
   recipe.flip = json_member<double>(json, "flip");
   const auto jitter = json_member<std::array<double, 3>>(json, "jitter");

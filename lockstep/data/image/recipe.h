@@ -93,6 +93,8 @@ struct ImageRecipe {
   /// How the crop is chosen.
   std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry = {};
   Filter filter = Filter::bilinear;  ///< how it is resized
+  /// Whether a JPEG is turned upright as its EXIF orientation says, before all else.
+  bool exif = true;
   /// Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is still large enough.
   /// Faster and of good quality, but not bit-identical to resizing alone.
   bool scaled_decoding = false;
@@ -123,6 +125,7 @@ struct ImageRecipe {
   ///   crop=SIZE          the size of the crop after resize or pad
   ///   scale=A+B, ratio=A+B  of random-crop: area as a fraction of the image's, and width / height
   ///   filter=NAME        bilinear (default of random-crop), antialiased (of resize), area
+  ///   exif=off           JPEG images as stored, whatever their EXIF orientation
   ///   gray               one channel, as stored
   ///   flip[=P]           probability of mirroring, 0.5
   ///   color=S, color=B+C+S  jitter of brightness, contrast and saturation

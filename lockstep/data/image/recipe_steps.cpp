@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::string_view kRecipeWhere = "images";
 
+constexpr auto kSwitch = enum_names<bool>({{true, "on"}, {false, "off"}});
+
 /// A step such as "resize=256" or "flip", whose value is its name.
 struct StepText : SpecItem {
   const std::string& name() const { return key.empty() ? values.front() : key; }
@@ -116,7 +118,7 @@ struct Step {
 };
 
 /// In the order in which they are applied.
-constexpr std::array<Step, 13> kSteps = {{
+constexpr std::array<Step, 14> kSteps = {{
     {"resize", true,
      [](ImageRecipe& recipe, const StepText& step) {
        set_size(recipe, step.pixels(1));
@@ -144,6 +146,10 @@ constexpr std::array<Step, 13> kSteps = {{
      }},
     {"filter", false,
      [](ImageRecipe& recipe, const StepText& step) { recipe.filter = parse_filter(step.value()); }},
+    {"exif", false,
+     [](ImageRecipe& recipe, const StepText& step) {
+       recipe.exif = kSwitch.parse(fmt::format("{}: exif", kRecipeWhere), step.value());
+     }},
     {"gray", false,
      [](ImageRecipe& recipe, const StepText& step) {
        if (!step.key.empty()) step.refuse("gray without a value");

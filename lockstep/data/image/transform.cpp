@@ -33,8 +33,9 @@ class DecodedPixels {
 
 class EncodedImage {
  public:
-  EncodedImage(std::span<const std::uint8_t> bytes, int channels, ImageDecoder& decoder)
-      : decoder_(&decoder), channels_(channels), header_(decoder.open(bytes)) {}
+  EncodedImage(std::span<const std::uint8_t> bytes, const ImageRecipe& recipe,
+               ImageDecoder& decoder)
+      : decoder_(&decoder), channels_(recipe.channels), header_(decoder.open(bytes, recipe.exif)) {}
   ImageHeader header() const { return header_; }
   DecodedPart part(const WantedPart& wanted) const { return decoder_->decode(wanted, channels_); }
 
@@ -242,12 +243,12 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
 
 void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key,
                            std::span<std::uint8_t> output, ImageScratch& scratch) const {
-  apply_to(EncodedImage(encoded, recipe_.channels, scratch.state_->decoder), key, output, scratch);
+  apply_to(EncodedImage(encoded, recipe_, scratch.state_->decoder), key, output, scratch);
 }
 
 void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key,
                            std::span<float> output, ImageScratch& scratch) const {
-  apply_to(EncodedImage(encoded, recipe_.channels, scratch.state_->decoder), key, output, scratch);
+  apply_to(EncodedImage(encoded, recipe_, scratch.state_->decoder), key, output, scratch);
 }
 
 void ImageTransform::apply(const ImageView& image, const SampleKey& key,

@@ -156,7 +156,7 @@ TEST(ImageRecipe, StepsDefineTheEvaluation) {
   for (const std::string text :
        {"resize=64", "resize=256,crop=224,flip,color=0.4,normalize=imagenet,erase=0.25",
         "pad=4,crop=32x24,cutout=8", "random-crop=96,filter=area:resize=96,filter=bilinear",
-        "random-crop=96,filter=bilinear,gray,flip"}) {
+        "random-crop=96,filter=bilinear,exif=off,gray,flip"}) {
     const ImageRecipe recipe = ImageRecipe::parse(text);
     EXPECT_EQ(recipe.description(), text);
     EXPECT_EQ(ImageRecipe::from_json(recipe.to_json()), recipe);
@@ -164,6 +164,7 @@ TEST(ImageRecipe, StepsDefineTheEvaluation) {
     EXPECT_EQ(ImageRecipe::parse(test.name), test) << text;
     EXPECT_EQ(test.for_test(), test) << text;
   }
+  EXPECT_FALSE(ImageRecipe::parse("random-crop=96,exif=off,flip").for_test().exif);
   ImageRecipe changed = ImageRecipe::parse("random-crop=96,flip");
   changed.normalization = kCifar10Normalization;
   EXPECT_EQ(changed.for_test().normalization, kCifar10Normalization);
@@ -173,8 +174,8 @@ TEST(ImageRecipe, StepsDefineTheEvaluation) {
 TEST(ImageRecipe, RejectsInvalidSteps) {
   for (const auto& [steps, message] : std::vector<std::pair<std::string, std::string>>{
            {"resize=64,flipp",
-            "[images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
-            "color, normalize, cutout or erase, got \"flipp\" (did you mean flip?)"},
+            "[images] expected resize, pad, random-crop, crop, scale, ratio, filter, exif, gray, "
+            "flip, color, normalize, cutout or erase, got \"flipp\" (did you mean flip?)"},
            {"resize=large",
             "[images] expected resize=N in whole numbers of 1 to 32768 pixels, got "
             "\"resize=large\""},
@@ -197,6 +198,7 @@ TEST(ImageRecipe, RejectsInvalidSteps) {
             "[images] expected random-crop=SIZE before scale, got \"scale=0.1+1\""},
            {"random-crop=64,scale=0.1",
             "[images] expected scale=A+B, the ends of a range, got \"scale=0.1\""},
+           {"resize=64,exif=no", "[images: exif] expected on or off, got \"no\""},
            {"flip,gray", "[images] expected gray before flip, got \"gray\""},
            {"pad=4",
             "[images] expected a size: resize=N, pad=N,crop=SIZE or random-crop=SIZE, got "

@@ -154,7 +154,8 @@ class SampleEncoder {
     ImageHeader header;
     read_with_image(source_, record_id, sample_, image_, [&](const StoredImage& image) {
       LOCKSTEP_CHECK(image.is_encoded);
-      header = ImageDecoder().open(image.bytes);  // rejects files without a readable header
+      // The size as other readers of the file see it. Rejects files without a readable header.
+      header = ImageDecoder().open(image.bytes, false);
     });
     const std::span<const std::uint8_t> bytes = image_.bytes;
     Example example;
