@@ -258,8 +258,8 @@ TEST(ImagesOfAnotherSize, AreRejectedWithAdviceOnResizing) {
   const auto photos = data::Dataset::from_source(std::make_shared<Photos>(9));
   EXPECT_EQ(
       error(photos, 8),
-      "[photos] expected samples of shape [8, 8, 3], the input of model net: resize the images "
-      "to 8 x 8, or train with --image-size N, which resizes all images, got [9, 8, 3]");
+      "[photos] expected samples of shape [8, 8, 3], the input of model net: train with "
+      "--image-size N, which resizes all images to N x N, or resize them to 8 x 8, got [9, 8, 3]");
   EXPECT_EQ(error(photos, 224),
             "[photos] expected samples of shape [224, 224, 3], the input of model net, or --images "
             "imagenet, which resizes images to 224 x 224, got [9, 8, 3]");

@@ -49,8 +49,8 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
 
 [[noreturn]] void throw_wrong_size(const ImageRecipe& recipe, const ImageHeader& header) {
   throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-              fmt::format("expected images of {} x {}, or a size to which all images are resized, "
-                          "from the training on: --image-size 224",
+              fmt::format("expected --image-size N, with which a training resizes all images to "
+                          "N x N, or images of {} x {}",
                           recipe.height, recipe.width),
               fmt::format("one is {} x {}", header.height, header.width));
 }

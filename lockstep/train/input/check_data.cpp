@@ -22,8 +22,8 @@ std::string resizing_text(const data::Dataset& dataset, const model::Shape& shap
   return shape == model::Shape({224, 224, 3})
              ? ", or --images imagenet, which resizes images to 224 x 224"
              : fmt::format(
-                   ": resize the images to {} x {}, or train with --image-size N, which "
-                   "resizes all images",
+                   ": train with --image-size N, which resizes all images to N x N, or "
+                   "resize them to {} x {}",
                    shape[0], shape[1]);
 }
 

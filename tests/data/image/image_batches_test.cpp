@@ -148,8 +148,8 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
   EXPECT_THAT(
       data_error_of([&] { batches_of(open().batch(2)); }),
       HasSubstr("] expected a usable image in image/encoded; [image recipe none] expected "
-                "images of 4 x 4, or a size to which all images are resized, from the training on: "
-                "--image-size 224; one is 4 x 5"));
+                "--image-size N, with which a training resizes all images to N x N, or images of "
+                "4 x 4; one is 4 x 5"));
   Bytes cut = encode_jpeg(smooth_image(4, 4).view());
   cut.resize(cut.size() / 2);
   write_records(directory_ / "images",
@@ -206,8 +206,8 @@ TEST_F(ImageBatches, OfCifarHaveItsSizeInTrainingAndTesting) {
         data_error_of([&] { batches_of(open().images(ImageRecipe::parse(recipe)).batch(1)); }),
         HasSubstr(
             "[image recipe " + recipe +
-            "] expected images of 32 x 32, or a size to which all images are resized, from the "
-            "training on: --image-size 224; one is 40 x 32"));
+            "] expected --image-size N, with which a training resizes all images to N x N, or "
+            "images of 32 x 32; one is 40 x 32"));
 }
 
 TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
@@ -217,9 +217,10 @@ TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
   const TFRecordOptions options{.input_shape = {224, 224, 3}};
   const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), options);
   EXPECT_EQ(batches_of(dataset.images(ImageRecipe::parse("imagenet-test")).batch(2))[0].samples, 2);
-  EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(2)); }),
-              HasSubstr("expected images of 224 x 224, or a size to which all images are resized, "
-                        "from the training on: --image-size 224; one is 20 x 30"));
+  EXPECT_THAT(
+      data_error_of([&] { batches_of(dataset.batch(2)); }),
+      HasSubstr("expected --image-size N, with which a training resizes all images to N x N, "
+                "or images of 224 x 224; one is 20 x 30"));
   EXPECT_THAT(
       input_error_of([&] {
         Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = {672, 224}});

@@ -182,8 +182,8 @@ TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
   EXPECT_EQ(
       data_error_of([&] { read(source, 1); }),
       of(other) +
-          "expected a usable image; [image recipe none] expected images of 2 x 3, or a size to "
-          "which all images are resized, from the training on: --image-size 224; one is 3 x 3");
+          "expected a usable image; [image recipe none] expected --image-size N, with which a "
+          "training resizes all images to N x N, or images of 2 x 3; one is 3 x 3");
   const ImageFolderSource resized(directory_.path(), {3, 3, 3});
   EXPECT_THAT(read(resized, 1).features(), Each(2.0f / 255));
   EXPECT_EQ(input_error_of([&] { ImageFolderSource(directory_.path(), {27}); }),

@@ -217,9 +217,10 @@ TEST(ImageTransform, NoneScalesToUnitRange) {
 
 TEST(ImageTransform, ReportsTheRequiredSize) {
   const ImageTransform transform(ImageRecipe::parse("cifar10-test"));
-  EXPECT_EQ(data_error_of([&] { applied<float>(transform, noisy_image(32, 33).view()); }),
-            "[image recipe cifar10-test] expected images of 32 x 32, or a size to which all images "
-            "are resized, from the training on: --image-size 224; one is 32 x 33");
+  EXPECT_EQ(
+      data_error_of([&] { applied<float>(transform, noisy_image(32, 33).view()); }),
+      "[image recipe cifar10-test] expected --image-size N, with which a training resizes all "
+      "images to N x N, or images of 32 x 32; one is 32 x 33");
   EXPECT_EQ(data_error_of([&] { applied<float>(transform, noisy_image(32, 32, 1).view()); }),
             "[image recipe cifar10-test] expected images of 3 channels; one has 1");
 }
