@@ -149,7 +149,8 @@ TEST_F(UnreadableRecords, MayBeMissingOrOfAnotherFormat) {
               HasSubstr("nosuch.jpg] expected a file, or a pattern of files; it does not exist"));
   write("x.webp", std::string("RIFF\x10\0\0\0WEBPVP8 ", 16));
   EXPECT_THAT(run_lockstep(command("predict", directory("x.webp")) + output).errors,
-              HasSubstr("the file is a WebP image, which is not supported: convert it"));
+              HasSubstr("x.webp] expected a TFRecord file, got a WebP image, which is not "
+                        "supported: convert it"));
 }
 
 }  // namespace

@@ -51,6 +51,13 @@ TEST(FileKind, NamesFilesByTheirFirstBytes) {
       {"\x40\0\0\0\0\0\0\0{\"__metadata__\""s, Content::other, "a safetensors file"},
       {"RIFF\x10\0\0\0WEBPVP8 "s, Content::image, "a WebP image, which is not supported"},
       {"\xff\xd8\xff\xe0", Content::image, "a JPEG image"},
+      {"\0\0\0\x24"s + "ftypheic", Content::image, "an HEIC image, as of an iPhone"},
+      {"\0\0\0\x20"s + "ftypavif", Content::image, "an AVIF image"},
+      {"GIF89a\x01", Content::image, "a GIF image, which is not supported"},
+      {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Content::other, "an Excel or other Office file"},
+      {"7z\xbc\xaf\x27\x1c", Content::other, "a 7z archive"},
+      {"Rar!\x1a\x07\x01", Content::other, "a RAR archive"},
+      {"Obj\1\4", Content::other, "an Avro file"},
       {"sepal,petal\n1,2\n", Content::text, "text"},
       {"caf\xc3\xa9,cr\xc3\xa8me\n", Content::text, "text"},
       // Texts that only look like something else.

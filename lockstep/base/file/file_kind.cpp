@@ -17,11 +17,18 @@ struct Magic {
   FileKind kind;
   std::size_t offset = 0;
 };
+constexpr std::string_view kHeic =
+    "an HEIC image, as of an iPhone, which is not supported: convert it";
+constexpr std::string_view kOffice = "an Excel or other Office file: save it as CSV";
 constexpr std::array kMagics = {
     Magic{"GIF87a", {Content::image, "a GIF image, which is not supported: convert it"}},
     Magic{"GIF89a", {Content::image, "a GIF image, which is not supported: convert it"}},
     Magic{"II*\0"sv, {Content::image, "a TIFF image, which is not supported: convert it"}},
     Magic{"MM\0*"sv, {Content::image, "a TIFF image, which is not supported: convert it"}},
+    Magic{"ftypheic", {Content::image, kHeic}, 4},
+    Magic{"ftypheix", {Content::image, kHeic}, 4},
+    Magic{"ftypmif1", {Content::image, kHeic}, 4},
+    Magic{"ftypavif", {Content::image, "an AVIF image, which is not supported: convert it"}, 4},
     Magic{"\xff\xd8\xff", {Content::image, "a JPEG image"}},
     Magic{"\x89PNG\r\n\x1a\n", {Content::image, "a PNG image"}},
     Magic{"%PDF-", {Content::other, "a PDF document"}},
@@ -29,12 +36,16 @@ constexpr std::array kMagics = {
     Magic{"1AY&SY", {Content::other, "a bzip2 file: decompress it"}, 4},
     Magic{"\xfd\x37zXZ\0"sv, {Content::other, "an xz file: decompress it"}},
     Magic{"\x28\xb5\x2f\xfd", {Content::other, "a zstd file: decompress it"}},
+    Magic{"7z\xbc\xaf\x27\x1c", {Content::other, "a 7z archive: unpack it"}},
+    Magic{"Rar!\x1a\x07", {Content::other, "a RAR archive: unpack it"}},
+    Magic{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {Content::other, kOffice}},
     Magic{"\0ustar"sv, {Content::other, "a tar archive, such as of WebDataset: unpack it"}, 256},
     Magic{"\x89HDF", {Content::arrays, "an HDF5 file, as Keras writes"}},
     Magic{"\x93NUMPY", {Content::arrays, "a NumPy array (.npy)"}},
     Magic{"GGUF\3\0\0\0"sv, {Content::arrays, "a GGUF file"}},
     Magic{"PAR1\x15", {Content::other, "a Parquet file"}},
     Magic{"ARROW1\0\0"sv, {Content::other, "an Arrow file"}},
+    Magic{"Obj\1", {Content::other, "an Avro file"}},
     Magic{"SQLite format 3\0"sv, {Content::other, "an SQLite database"}},
     Magic{"\0{\""sv, {Content::other, "a safetensors file"}, 7},
     Magic{"version https://git-lfs.github.com/spec/",
@@ -53,7 +64,7 @@ FileKind kind_of_zip(std::string_view head) {
   if (name.ends_with(".npy")) return {Content::arrays, "NumPy arrays (.npz)"};
   const bool is_office = name == "[Content_Types].xml" || name.starts_with("_rels/") ||
                          name.starts_with("docProps/") || name.starts_with("xl/");
-  if (is_office) return {Content::other, "an Excel or other Office file: save it as CSV"};
+  if (is_office) return {Content::other, kOffice};
   return {Content::other, "a zip archive: unpack it"};
 }
 

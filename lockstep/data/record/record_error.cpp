@@ -30,6 +30,12 @@ RecordError::RecordError(RecordFault fault, RecordLocation location, std::string
       fault_(fault),
       location_(std::move(location)) {}
 
+RecordError::RecordError(RecordLocation location, std::string_view another)
+    : Error(ErrorCategory::data, location.file, "expected a TFRecord file",
+            fmt::format("got {}", another)),
+      fault_(RecordFault::length_crc),
+      location_(std::move(location)) {}
+
 void throw_truncated_length(RecordLocation location, std::uint64_t left) {
   throw RecordError(
       RecordFault::truncated_length, std::move(location),
@@ -50,26 +56,17 @@ void throw_too_long(const RecordLocation& location, std::uint64_t length) {
               fmt::format("the header announces {}", length));
 }
 
-namespace {
-
-/// What to do about a file that begins with these bytes, if they are not a record's.
-std::string remedy_for(std::string_view head) {
-  if (const FileKind kind = file_kind(head); kind.is_known())
-    return fmt::format("; the file is {}{}", kind.name,
-                       kind.content == FileKind::Content::text ? ", and a table is read as csv:FILE"
-                       : kind.name.ends_with("image")
-                           ? ", and images are read from a directory with a folder for each class"
-                           : "");
-  return "";
-}
-
-}  // namespace
-
 void throw_length_crc(RecordLocation location, std::string_view bytes) {
-  const bool is_first = location.offset == 0;
-  throw RecordError(RecordFault::length_crc, std::move(location),
-                    fmt::format("the length field does not match its checksum{}",
-                                is_first ? remedy_for(bytes) : ""));
+  const FileKind kind = location.offset == 0 ? file_kind(bytes) : FileKind();
+  if (!kind.is_known())
+    throw RecordError(RecordFault::length_crc, std::move(location),
+                      "the length field does not match its checksum");
+  const std::string_view remedy =
+      kind.content == FileKind::Content::text ? "; a table is read as csv:FILE"
+      : kind.name.ends_with("image")
+          ? "; images are read from a directory with a folder for each class"
+          : "";
+  throw RecordError(std::move(location), fmt::format("{}{}", kind.name, remedy));
 }
 
 void throw_data_crc(RecordLocation location) {

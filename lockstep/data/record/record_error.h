@@ -42,6 +42,8 @@ class RecordError : public Error {
  public:
   /// `details` follows the kind of damage in the message: "24 bytes announced, 10 left".
   RecordError(RecordFault fault, RecordLocation location, std::string_view details);
+  /// A file without a record, because it is `another` file: "a gzip file: decompress it".
+  RecordError(RecordLocation location, std::string_view another);
 
   RecordFault fault() const noexcept { return fault_; }                  ///< kind of damage
   const RecordLocation& location() const noexcept { return location_; }  ///< location of the record
@@ -59,7 +61,8 @@ class RecordError : public Error {
 /// Throws Error (data) for a record of `length` bytes, more than kMaxRecordBytes.
 [[noreturn]] void throw_too_long(const RecordLocation& location, std::uint64_t length);
 /// Throws the RecordError for a length field that does not match its checksum. `bytes` are the
-/// first of the record; the first kFileKindBytes of a file may show that it has another format.
+/// first of the record; the first kFileKindBytes of a file may show that it has another format,
+/// which the message then names instead.
 [[noreturn]] void throw_length_crc(RecordLocation location, std::string_view bytes);
 /// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);

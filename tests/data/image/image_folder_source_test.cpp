@@ -149,8 +149,8 @@ TEST_F(ImageFolderTest, RejectsImagesWithoutAClass) {
   const auto named_as_records = directory_ / "1.tfrecord";
   std::filesystem::copy_file(image, named_as_records);
   EXPECT_THAT(data_error_of([&] { open_data(named_as_records.string()); }),
-              HasSubstr("the length field does not match its checksum; the file is a PNG image, "
-                        "and images are read from a directory with a folder for each class"));
+              HasSubstr("1.tfrecord] expected a TFRecord file, got a PNG image; images are read "
+                        "from a directory with a folder for each class"));
 }
 
 TEST_F(ImageFolderTest, DetectsFormatsByContent) {
