@@ -102,7 +102,10 @@ TEST_F(UnreadableRecords, DoNotCountInMetrics) {
   train_on_images();
   write("photos/dark/1.png", "no image");
   const std::string evaluate = command("evaluate", directory("photos"));
-  EXPECT_EQ(run_lockstep(evaluate).status, 3);
+  const Result failed = run_lockstep(evaluate);
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_THAT(failed.errors, HasSubstr("--bad-records skip:N (Dataset::skip_bad_records) tolerates "
+                                       "up to N such records"));
   const Result json = run_lockstep(evaluate + " --json --bad-records skip:3");
   EXPECT_EQ(json.status, 3);
   EXPECT_EQ(json.event("evaluate")["samples"], 5);

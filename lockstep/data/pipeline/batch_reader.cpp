@@ -144,6 +144,7 @@ std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& samp
       return key.record_id;
     } catch (const Error& error) {
       if (error.category() != ErrorCategory::data) throw;
+      if (!pipeline_.bad_records && options_.names_remedy) throw_tolerable(error);
       if (!pipeline_.bad_records) throw;
       bad.emplace(key.record_id, error.what());
       check(bad);

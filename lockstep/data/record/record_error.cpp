@@ -79,6 +79,15 @@ std::string DamagedFile::text() const {
                      bytes_left_out);
 }
 
+void throw_tolerable(const Error& error) {
+  const ErrorMessage& message = error.message();
+  if (message.expected.find("--") != std::string::npos) throw;
+  throw Error(error.category(), message.where, message.expected,
+              fmt::format("{}; --bad-records skip:N (Dataset::skip_bad_records) tolerates up to N "
+                          "such records",
+                          message.actual));
+}
+
 void throw_too_many_bad(std::int64_t limit, std::string_view one) {
   throw Error(ErrorCategory::data, "bad records",
               "expected at most " + counted(limit, "unreadable record"),

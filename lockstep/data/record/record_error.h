@@ -86,6 +86,10 @@ struct BadRecord {
   std::string problem;         ///< with file, record, byte offset and kind
 };
 
+/// In a handler of `error`, about a record: throws it with the option that tolerates such records,
+/// or as it is if it names another option.
+[[noreturn]] void throw_tolerable(const Error& error);
+
 /// Throws the Error (data) for more than `limit` bad records, with `one` as an example.
 [[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
 

@@ -140,6 +140,8 @@ struct StreamOptions {
   /// Mark the unreadable records that Dataset::skip_bad_records() tolerates instead of replacing
   /// them: the sample has the record id -1 - id and undefined values (Batch::remove_bad).
   bool marks_bad = false;
+  /// An Error about a record that cannot be read names the option that tolerates such records.
+  bool names_remedy = false;
   /// Number of micro-batches that order the samples of each part (Batch::micro_batches), at most
   /// the samples of the global batch. The micro-batches are the same for any number of replicas.
   int micro_batches = 1;

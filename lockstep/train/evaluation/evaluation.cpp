@@ -152,7 +152,8 @@ data::StreamOptions one_pass(const strategy::Strategy& strategy, const data::Dat
           .prefetch = options.prefetch,
           .threads = reading_threads(options.data_threads, strategy),
           .pixels = strategy.has_gpu(),
-          .marks_bad = dataset.bad_records_allowed().has_value()};
+          .marks_bad = dataset.bad_records_allowed().has_value(),
+          .names_remedy = true};
 }
 
 std::optional<Evaluation> evaluate(strategy::LocalReplicas& replicas, const data::Dataset& dataset,

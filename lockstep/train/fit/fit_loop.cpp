@@ -364,9 +364,10 @@ bool FitLoop::validate(EpochLogs& logs) {
   const auto start = std::chrono::steady_clock::now();
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](strategy::Replica& replica, int) { replica.install_mean_statistics(); });
+  data::StreamOptions pass = one_pass(strategy_, *plan_.validation, fit.read);
+  pass.names_remedy = false;  // each record of a validation counts
   const auto validation =
-      evaluate(replicas_, *plan_.validation, one_pass(strategy_, *plan_.validation, fit.read),
-               [this] { return stop_.any_received(); });
+      evaluate(replicas_, *plan_.validation, pass, [this] { return stop_.any_received(); });
   std::optional<ImagePredictions> shown;
   if (images_.is_on() && validation && strategy_.is_chief())
     shown = images_.predict(*plan_.validation, position_.step);

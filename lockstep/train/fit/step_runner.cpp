@@ -37,6 +37,7 @@ void StepRunner::begin(const Position& position) {
                             .prefetch = plan_.fit.read.prefetch,
                             .threads = reading_threads(plan_.fit.read.data_threads, strategy),
                             .pixels = strategy.has_gpu(),
+                            .names_remedy = true,
                             .micro_batches = shares_statistics ? plan_.trainer.accumulate : 1});
 }
 
