@@ -13,6 +13,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/other_names.h"
 
 namespace lockstep::inline v0 {
 namespace {
@@ -63,6 +64,9 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
   constexpr std::size_t kLettersPerError = 3;
   constexpr std::size_t kMaxSuggested = 2;
   std::string text = fmt::format("got \"{}\"", name);
+  for (const OtherName& other : names_here(name))
+    if (std::ranges::find(known, other.first_word()) != known.end())
+      return text + other.suggestion();
   if (known.empty() || name.size() > kMaxComparedBytes) return text;
   std::vector<std::string_view> longer;
   std::ranges::copy_if(known, std::back_inserter(longer),

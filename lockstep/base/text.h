@@ -17,7 +17,8 @@ namespace lockstep::inline v0 {
 std::string list_names(std::span<const std::string_view> names, std::string_view last = ", ");
 
 /// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar. Ignores
-/// case. A name that begins with `name` is similar if few others do.
+/// case. A name that begins with `name` is similar if few others do, and so is one that other
+/// programs call `name` (names_here()).
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
 
 /// "1 step", "2 steps". For nouns whose plural ends in -s.

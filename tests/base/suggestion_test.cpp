@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/other_names.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::inline v0 {
@@ -44,6 +46,27 @@ TEST(GotName, IgnoresLeadingDashes) {
   for (const std::string_view other : {"--bs", "-b", "--half", "--eval", "--ckpt-dir"})
     EXPECT_EQ(got_name(other, kOptions), fmt::format("got \"{}\"", other));
   EXPECT_EQ(got_name("--hlep", kOptions), "got \"--hlep\" (did you mean --help?)");
+}
+
+TEST(GotName, KnowsTheNamesOfOtherPrograms) {
+  constexpr std::array<std::string_view, 3> kPrecisions = {"float32", "bfloat16", "float16"};
+  EXPECT_EQ(got_name("16-mixed", kPrecisions), "got \"16-mixed\" (did you mean float16?)");
+  EXPECT_EQ(got_name("mixed_bfloat16", kPrecisions),
+            "got \"mixed_bfloat16\" (did you mean bfloat16?)");
+  constexpr std::array<std::string_view, 2> kMetrics = {"loss", "validation_loss"};
+  EXPECT_EQ(got_name("val_loss", kMetrics), "got \"val_loss\" (did you mean validation_loss?)");
+  EXPECT_EQ(got_name("val_loss", std::span(kMetrics).first(1)), "got \"val_loss\"")
+      << "a name that is not known here";
+  EXPECT_EQ(got_name("BCELoss", std::array<std::string_view, 1>{"binary-crossentropy"}),
+            "got \"BCELoss\" (did you mean binary-crossentropy, of logits, not of "
+            "probabilities?)");
+}
+
+TEST(NamesHere, FoldsCaseAndUnderscores) {
+  ASSERT_EQ(names_here("--Max_Epochs").size(), 1U);
+  EXPECT_EQ(names_here("--Max_Epochs").front().name, "--epochs");
+  EXPECT_EQ(names_here("--ckpt").size(), 2U) << "of two commands";
+  EXPECT_TRUE(names_here("").empty());
 }
 
 TEST(GotName, SuggestsNothingIfNoNameIsSimilar) {

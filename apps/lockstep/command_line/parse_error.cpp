@@ -12,6 +12,7 @@
 
 #include "apps/lockstep/command_line/help_formatter.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/other_names.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/zoo/zoo.h"
 
@@ -44,114 +45,26 @@ std::vector<std::string> known_names(const CLI::App& command) {
   return names;
 }
 
-/// Prefix of the entries of kOtherNames for the number of ranks.
+/// Prefix of the OtherName of the number of ranks.
 constexpr std::string_view kMpirun = "mpirun";
-
-/// Names of options and commands in other programs, or in other commands of this one, with the
-/// equivalent option and its value, if any. If a name has several rows, the first whose option the
-/// command has is used. "files" and "PATH" are positional arguments.
-constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"--accumulation-steps", "--accumulate"},
-    {"--amp", "--precision bfloat16"},
-    {"--arch", "--model"},
-    {"--backend", "--allreduce"},
-    {"--batch", "--global-batch"},
-    {"--bs", "--global-batch"},
-    {"--bf16", "--precision bfloat16"},
-    {"--checkpoint", "--checkpoint-dir"},
-    {"--checkpoint", "PATH"},
-    {"--ckpt", "--checkpoint-dir"},
-    {"--ckpt", "--checkpoint"},
-    {"--ckpt-dir", "--checkpoint-dir"},
-    {"--checkpoint-dir", "--checkpoint"},
-    {"--checkpoint-dir", "PATH"},
-    {"--data", "files"},
-    {"--data", "--input"},
-    {"--dataset", "--data"},
-    {"--decay", "--weight-decay"},
-    {"--eval", "--validation-data"},
-    {"--eval-data", "--validation-data"},
-    {"--fp16", "--precision float16"},
-    {"--gpu", "--devices"},
-    {"--gpus", "--devices"},
-    {"--grad-clip", "--clip-norm"},
-    {"--gradient-accumulation-steps", "--accumulate"},
-    {"--half", "--precision float16"},
-    {"--histogram-freq", "--histograms"},
-    {"--log-dir", "--summary-dir"},
-    {"--logdir", "--summary-dir"},
-    {"--max-epochs", "--epochs"},
-    {"--max-grad-norm", "--clip-norm"},
-    {"--max-new-tokens", "--tokens"},
-    {"--max-steps", "--steps"},
-    {"--max-tokens", "--tokens"},
-    {"--mixed-precision", "--precision bfloat16"},
-    {"--model", "--checkpoint"},
-    {"--model-dir", "--checkpoint-dir"},
-    {"--np", "mpirun -np"},
-    {"--nproc", "mpirun -np"},
-    {"--nprocs", "mpirun -np"},
-    {"--nproc-per-node", "mpirun -np"},
-    {"--nproc_per_node", "mpirun -np"},
-    {"--num-classes", "--classes"},
-    {"--num-epochs", "--epochs"},
-    {"--num-gpus", "--devices"},
-    {"--num-steps", "--steps"},
-    {"--num-workers", "--data-threads"},
-    {"--output", "--checkpoint-dir"},
-    {"--output-dir", "--checkpoint-dir"},
-    {"--output-dir", "--output"},
-    {"--pretrained", "--init-from"},
-    {"--random-seed", "--seed"},
-    {"--resume-from", "--checkpoint-dir"},
-    {"--save-dir", "--checkpoint-dir"},
-    {"--scheduler", "--lr-schedule"},
-    {"--silent", "--quiet"},
-    {"--step-size", "--learning-rate"},
-    {"--tensorboard", "--summary-dir"},
-    {"--test-data", "--validation-data"},
-    {"--test-data", "--data"},
-    {"--thread", "--data-threads"},
-    {"--threads", "--data-threads"},
-    {"--train-data", "--data"},
-    {"--val-data", "--validation-data"},
-    {"--validation-data", "--data"},
-    {"--warmup", "--warmup-steps"},
-    {"--wd", "--weight-decay"},
-    {"--weights", "--init-from"},
-    {"--weights", "--checkpoint"},
-    {"--workers", "--data-threads"},
-    {"--world-size", "mpirun -np"},
-    {"-n", "mpirun -np"},
-    {"-np", "mpirun -np"},
-    {"benchmark", "data benchmark"},
-    {"convert", "data convert"},
-    {"export", "checkpoint export"},
-    {"fit", "train"},
-    {"index", "data index"},
-    {"inspect", "data inspect"},
-    {"list", "inspect"},
-    {"show", "inspect"},
-    {"test", "evaluate"},
-    {"verify", "data verify"}};
 
 }  // namespace
 
 std::string got_word(const std::string& word, const CLI::App& command) {
   const std::vector<std::string> names = known_names(command);
-  for (const auto& [other, name] : kOtherNames) {
-    if (word != other) continue;
-    if (name.starts_with(kMpirun) && command.get_option_no_throw("--np") != nullptr)
+  for (const OtherName& other : names_here(word)) {
+    if (other.name.starts_with(kMpirun) && command.get_option_no_throw("--np") != nullptr)
       return fmt::format("got \"{}\" (did you mean --np?)", word);
-    if (name.starts_with(kMpirun))
-      return fmt::format("got \"{}\" (ranks are started by {} N {})", word, name, path_of(command));
-    const std::string known(name.substr(0, name.find(' ')));
+    if (other.name.starts_with(kMpirun))
+      return fmt::format("got \"{}\" (ranks are started by {} N {})", word, other.name,
+                         path_of(command));
+    const std::string known(other.first_word());
     const CLI::Option* const option = command.get_option_no_throw(known);
     if (option != nullptr && option->get_positional())
       return fmt::format("got \"{}\" ({} takes {} without an option)", word, path_of(command),
-                         name);
+                         other.name);
     if (std::ranges::find(names, known) != names.end())
-      return fmt::format("got \"{}\" (did you mean {}?)", word, name);
+      return fmt::format("got \"{}\"{}", word, other.suggestion());
   }
   return got_name(word, std::vector<std::string_view>(names.begin(), names.end()));
 }
@@ -174,6 +87,12 @@ std::string got_value(const std::string& word, const CLI::App& command) {
         "got \"{}\"; quote a pattern, such as --data 'train-*.tfrecord', so that the shell passes "
         "it on",
         word);
+  // "epochs=3", as YOLO and Hydra have it.
+  const std::size_t equals = word.find('=');
+  const std::string option_name = "--" + word.substr(0, equals);
+  if (equals != std::string::npos && command.get_option_no_throw(option_name) != nullptr)
+    return fmt::format("got \"{}\" (did you mean {} {}?)", word, option_name,
+                       word.substr(equals + 1));
   std::vector<const char*> names = {"--checkpoint", "--input", "--data", "--model", "--output"};
   if (std::ranges::count(zoo::names(), word.substr(0, word.find(':'))) > 0)
     names.insert(names.begin(), "--model");

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::string_view kOfValidation = "validation_";
 constexpr const char* kBest = "best";
+constexpr std::string_view kOfKeras = "val_";  // its prefix for metrics of the validation
 constexpr const char* kBestStep = "best_step";
 
 constexpr auto kMinimized =
@@ -66,7 +67,7 @@ void MonitoredMetric::check(std::string_view where, std::span<const std::string>
   if (std::ranges::none_of(names, is_named)) {
     const bool has_validation = std::ranges::any_of(
         names, [](const std::string& known) { return known.starts_with(kOfValidation); });
-    if (is_of_validation() && !has_validation)
+    if ((is_of_validation() || name.starts_with(kOfKeras)) && !has_validation)
       refuse_option(where, fmt::format("expected validation data for {}", name), "there are none");
     refuse_name(where, name, std::vector<std::string_view>(names.begin(), names.end()));
   }
