@@ -136,7 +136,8 @@ TEST(Trainer, ThrowsTheErrorOfADamagedRecord) {
               train(3, plain_network(), data::Dataset::from_source(source).batch(10), {},
                     {.epochs = 1});
             }),
-            "[watched] expected a whole record; record 17 is damaged");
+            "[watched] expected a whole record; record 17 is damaged; --bad-records skip:N "
+            "(Dataset::skip_bad_records) tolerates up to N such records");
 }
 
 TEST(Trainer, WarnsOfAnActivationBeforeTheCrossEntropy) {
