@@ -457,8 +457,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "--early-stop] expected patience to be a whole number of at least 1, got "
                 "\"patience=0.5\""},
         Refusal{"early_stop_on_a_misspelt_metric", kTrain + "--early-stop acuracy", 2,
-                "early-stop] expected loss, accuracy or top5_accuracy, got \"acuracy\" (did you "
-                "mean accuracy?)"},
+                "early-stop] expected loss or accuracy, got \"acuracy\" (did you mean accuracy?)"},
         Refusal{"more_epochs_than_can_be_counted", kTrain + "--epochs 99999999999999999999", 2,
                 "command line] expected --epochs to be a whole number, written in digits, got "
                 "\"99999999999999999999\""},

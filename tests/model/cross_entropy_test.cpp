@@ -202,7 +202,7 @@ TEST(CrossEntropy, CountsSamplesAndHasClasses) {
   const MetricSums sums = entropy({1, 0, 0, 1, 1, 0}, {0, 0, 0});
   EXPECT_EQ(sums.samples, 3);
   EXPECT_EQ(sums.correct, 2);
-  EXPECT_TRUE(sums.has_accuracy);
+  EXPECT_TRUE(sums.has_accuracy());
 }
 
 TEST(CrossEntropy, RejectsALabelOutsideTheClasses) {

@@ -81,7 +81,7 @@ void GpuAgreement::expect_training_agrees(const ComputeOptions& options) {
           cpu.model().train_batch(data.batch_for(loss), data.context(), loss);
       const MetricSums sums = gpu.model().train_batch(data.batch_for(loss), data.context(), loss);
       EXPECT_EQ(sums.samples, data.samples);
-      EXPECT_EQ(sums.has_accuracy, expected.has_accuracy);
+      EXPECT_EQ(sums.has_accuracy(), expected.has_accuracy());
       EXPECT_NEAR(sums.loss_sum, expected.loss_sum, tolerance() * expected.loss_sum);
       if (options.precision == Precision::float32) {
         EXPECT_EQ(sums.correct, expected.correct);

@@ -157,7 +157,7 @@ TEST_P(GpuInput, TargetsAndWeightsHaveTheLossOfTheCpu) {
       EXPECT_NEAR(gpu_sums.loss_sum, cpu_sums.loss_sum,
                   (is_exact ? 1e-5 : 2e-2) * cpu_sums.loss_sum);
       EXPECT_EQ(gpu_sums.weight_sum(), weighted ? 11.25 : 12);
-      EXPECT_EQ(gpu_sums.has_accuracy, cpu_sums.has_accuracy);
+      EXPECT_EQ(gpu_sums.has_accuracy(), cpu_sums.has_accuracy());
       if (is_exact) {
         EXPECT_EQ(gpu_sums.correct, cpu_sums.correct);
       }

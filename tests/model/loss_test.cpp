@@ -42,7 +42,7 @@ TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
       compute_loss(MeanSquaredError{}, outputs, 2, {.labels = {}, .values = targets}, 1, {});
   EXPECT_DOUBLE_EQ(sums.loss_sum, (0 + 4) / 2.0 + (0 + 9) / 2.0);
   EXPECT_EQ(sums.samples, 2);
-  EXPECT_FALSE(sums.has_accuracy);
+  EXPECT_FALSE(sums.has_accuracy());
 }
 
 TEST(MeanSquaredErrorLoss, RejectsMissingTargets) {
@@ -256,13 +256,13 @@ TEST(CustomLossClass, HasAnAccuracyIfItsOutputsAreLogits) {
   };
   for (const Targets& targets : {Targets{.labels = label}, Targets{.values = dense}}) {
     const MetricSums class_sums = sums("softmax", targets, 2);
-    EXPECT_TRUE(class_sums.has_accuracy);
+    EXPECT_TRUE(class_sums.has_accuracy());
     EXPECT_EQ(class_sums.correct, 1);
     EXPECT_EQ(class_sums.correct_top5, 2);
     EXPECT_EQ(class_sums.loss_sum, 6);
   }
   EXPECT_EQ(sums("sigmoid", {.values = wanted}, 4).correct, 2);
-  EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy);
+  EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy());
   const Labels outside = {1, 2};
   EXPECT_EQ(error_of(ErrorCategory::data, [&] { sums("softmax", {.labels = outside}, 2); }),
             "[mse] expected labels 0 .. 1 for 2 classes; sample 1 of the batch has label 2");
@@ -331,14 +331,14 @@ TEST(BinaryCrossentropyLoss, AcceptsLabelsAndHasAnAccuracyForOneOutput) {
   const Values wanted = {1, 1, 0, 0, 0};
   const BinaryCrossentropy loss;
   const MetricSums label_sums = compute_loss(loss, outputs, 5, {.labels = label}, 1, {});
-  EXPECT_TRUE(label_sums.has_accuracy);
+  EXPECT_TRUE(label_sums.has_accuracy());
   EXPECT_EQ(label_sums.correct, 2) << "a NaN is not correct";
   EXPECT_EQ(compute_loss(loss, outputs, 5, {.values = wanted}, 1, {}).correct, 2);
   const auto four = std::span(outputs).first(4);
   EXPECT_EQ(compute_loss(loss, four, 4, {.labels = std::span(label).first(4)}, 1, {}).loss_sum,
             compute_loss(loss, four, 4, {.values = std::span(wanted).first(4)}, 1, {}).loss_sum);
   EXPECT_FALSE(
-      compute_loss(loss, four, 2, {.values = std::span(wanted).first(4)}, 1, {}).has_accuracy)
+      compute_loss(loss, four, 2, {.values = std::span(wanted).first(4)}, 1, {}).has_accuracy())
       << "several labels per sample";
   const Labels beyond = {0, 1, 2, 0, 0};
   EXPECT_THAT(error_of(ErrorCategory::data,
@@ -356,7 +356,7 @@ TEST(CategoricalCrossentropyLoss, MatchesLabelsForOneHotTargets) {
         compute_loss(CategoricalCrossentropy{smoothing}, outputs, 3, {.values = one_hot}, 1, {});
     EXPECT_NEAR(dense.loss_sum, sparse.loss_sum, 1e-5);
     EXPECT_EQ(dense.correct, sparse.correct);
-    EXPECT_TRUE(dense.has_accuracy);
+    EXPECT_TRUE(dense.has_accuracy());
     EXPECT_THAT(gradient_of(CategoricalCrossentropy{smoothing}, outputs, 3, {.values = one_hot}, 3),
                 Pointwise(FloatNear(1e-6f), gradient_of(SparseCategoricalCrossentropy{smoothing},
                                                         outputs, 3, {.labels = label}, 3)));

@@ -22,21 +22,25 @@ namespace lockstep::inline v0::model {
 namespace {
 
 TEST(MetricSums, MeansAreOverAllSamplesOfAllParts) {
-  MetricSums total{
-      .loss_sum = 1, .samples = 1, .correct = 1, .correct_top5 = 1, .has_accuracy = true};
-  total += MetricSums{
-      .loss_sum = 5, .samples = 3, .correct = 0, .correct_top5 = 2, .has_accuracy = true};
+  MetricSums total{.loss_sum = 1, .samples = 1, .correct = 1, .correct_top5 = 1, .classes = 10};
+  total += MetricSums{.loss_sum = 5, .samples = 3, .correct = 0, .correct_top5 = 2, .classes = 10};
   EXPECT_EQ(total.loss(), 1.5) << "not the mean of the parts' means";
   EXPECT_EQ(total.accuracy(), 0.25);
   EXPECT_EQ(total.top5_accuracy(), 0.75);
 }
 
 TEST(MetricSums, APartWithoutSamplesChangesNothing) {
-  MetricSums total{
-      .loss_sum = 2, .samples = 2, .correct = 1, .correct_top5 = 2, .has_accuracy = true};
+  MetricSums total{.loss_sum = 2, .samples = 2, .correct = 1, .correct_top5 = 2, .classes = 10};
   total += MetricSums{};
   EXPECT_EQ(total.loss(), 1);
-  EXPECT_TRUE(total.has_accuracy);
+  EXPECT_TRUE(total.has_accuracy());
+}
+
+TEST(MetricSums, HaveTheFiveLargestOutputsOfMoreThanFiveClasses) {
+  EXPECT_FALSE(MetricSums{}.has_accuracy());
+  EXPECT_TRUE(MetricSums({.classes = 2}).has_accuracy());
+  EXPECT_FALSE(MetricSums({.classes = 5}).has_top5());
+  EXPECT_TRUE(MetricSums({.classes = 6}).has_top5());
 }
 
 TEST(MetricSums, AreNaNWithoutSamples) {

@@ -98,7 +98,7 @@ void expect_same_sums(const MetricSums& sums, const MetricSums& expected, double
   EXPECT_EQ(sums.more_positions, expected.more_positions);
   EXPECT_EQ(sums.masked, expected.masked);
   EXPECT_NEAR(sums.weight_excess, expected.weight_excess, 1e-12);
-  EXPECT_EQ(sums.has_accuracy, expected.has_accuracy);
+  EXPECT_EQ(sums.has_accuracy(), expected.has_accuracy());
   if (tolerance > 1e-4) return;
   EXPECT_EQ(sums.correct, expected.correct);
   EXPECT_EQ(sums.correct_top5, expected.correct_top5);

@@ -256,7 +256,7 @@ TEST(UserDefinedLoss, IsTheSameForAnyNumberOfReplicas) {
   const Outcome three = train(3, plain_network(), ragged_data(), options, {.epochs = 2});
   expect_close(three.losses, one.losses, 1e-5);
   EXPECT_LT(one.history.epochs[1].metrics.loss(), one.history.epochs[0].metrics.loss());
-  EXPECT_FALSE(one.history.epochs[1].metrics.has_accuracy);
+  EXPECT_FALSE(one.history.epochs[1].metrics.has_accuracy());
 }
 
 TEST(SeveralOutputs, AreReportedTheSameForAnyNumberOfReplicasAndMicroBatches) {

@@ -133,7 +133,7 @@ TEST(FitState, RoundTrips) {
   EXPECT_EQ(read.epoch.sums.samples, 32);
   EXPECT_EQ(read.epoch.sums.correct, 5);
   EXPECT_EQ(read.epoch.sums.correct_top5, 31);
-  EXPECT_TRUE(read.epoch.sums.has_accuracy);
+  EXPECT_TRUE(read.epoch.sums.has_accuracy());
   EXPECT_EQ(read.epoch.skipped_samples, 16);
   EXPECT_EQ(read.tuned_bytes, std::size_t{4} << 20);
 }

@@ -516,7 +516,7 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
 constexpr std::int64_t kStepsPerEpoch = 6;
 
 model::MetricSums metrics_of(std::int64_t samples) {
-  return {.loss_sum = 1, .samples = samples, .correct = 1, .correct_top5 = 1, .has_accuracy = true};
+  return {.loss_sum = 1, .samples = samples, .correct = 1, .correct_top5 = 1, .classes = 10};
 }
 
 /// Reports the steps after `first` up to `last`, with a validation of each epoch. The last epoch

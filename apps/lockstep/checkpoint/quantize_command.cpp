@@ -82,7 +82,7 @@ struct QuantizeResult {
 
 /// Points of accuracy, or without classes percent by which the loss rises.
 double lost(const train::Evaluation& before, const train::Evaluation& after) {
-  if (before.has_accuracy) return 100 * (before.accuracy() - after.accuracy());
+  if (before.has_accuracy()) return 100 * (before.accuracy() - after.accuracy());
   const double least = std::numeric_limits<double>::min();
   return 100 * (after.loss() - before.loss()) / std::max(before.loss(), least);
 }
@@ -130,7 +130,7 @@ void print_json(const Restored& restored, const QuantizeArguments& arguments,
       {"layers", ordered_json::array()}};
   for (const onnx::QuantizedLayer& layer : model.layers)
     event["layers"].push_back(describe_row(layer));
-  if (result.before.has_accuracy) {
+  if (result.before.has_accuracy()) {
     event["float32_accuracy"] = result.before.accuracy();
     event["accuracy"] = result.after.accuracy();
   }
@@ -175,7 +175,7 @@ void print_text(const Restored& restored, const QuantizeArguments& arguments,
              counted(model.samples, "sample"), printable(restored.dataset.description()));
   print_layers(model);
   const auto& [before, after, bytes, float_bytes] = result;
-  if (before.has_accuracy)
+  if (before.has_accuracy())
     fmt::print("accuracy {:.4f} in float32, {:.4f} in int8 ({:.2f} points lost)", before.accuracy(),
                after.accuracy(), model.drop);
   else

@@ -144,9 +144,9 @@ void print_json(const Restored& restored, const train::Evaluation& sums) {
                                   {"records", restored.dataset.size()},
                                   {"loss", sums.loss()}};
   if (sums.rows() > sums.samples) event["positions"] = sums.positions();
-  if (sums.has_accuracy) {
+  if (sums.has_accuracy()) {
     event["accuracy"] = sums.accuracy();
-    event["top5_accuracy"] = sums.top5_accuracy();
+    if (sums.has_top5()) event["top5_accuracy"] = sums.top5_accuracy();
     event["correct"] = sums.correct;
   }
   train::add_metric_values(event, "", sums.values);
@@ -164,9 +164,8 @@ void print_text(const Restored& restored, const train::Evaluation& sums) {
              restored.checkpoint.state.step, printable(restored.dataset.description()));
   const double loss = sums.loss();
   fmt::print("loss {}", loss < 1e6 ? fmt::format("{:.6f}", loss) : fmt::format("{:.6g}", loss));
-  if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
-  if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1
-    fmt::print(", top-5 accuracy {:.4f}", sums.top5_accuracy());
+  if (sums.has_accuracy()) fmt::print(", accuracy {:.4f}", sums.accuracy());
+  if (sums.has_top5()) fmt::print(", top-5 accuracy {:.4f}", sums.top5_accuracy());
   fmt::print("\n");
   if (const std::string line = train::metric_line(sums.values); !line.empty())
     fmt::print("{}\n", line);

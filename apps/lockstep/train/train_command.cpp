@@ -179,8 +179,8 @@ std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy&
     if (early && early->metric.is_of_validation())
       plan.keep_best = early->metric;
     else
-      plan.keep_best = {.name = trainer.replicas().has_accuracy() ? "validation_accuracy"
-                                                                  : "validation_loss"};
+      plan.keep_best = {.name = trainer.replicas().classes() > 0 ? "validation_accuracy"
+                                                                 : "validation_loss"};
   }
   if (!arguments.chooses_directory) return nullptr;
   if (strategy.is_chief())

@@ -281,7 +281,7 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
 }
 
 // One block; each thread handles every kThreads-th row.
-__global__ void add_rows(LossArguments a, bool has_accuracy) {
+__global__ void add_rows(LossArguments a, std::int64_t classes) {
   double loss = 0;
   double weight_excess = 0;
   int masked_rows = 0;
@@ -310,8 +310,8 @@ __global__ void add_rows(LossArguments a, bool has_accuracy) {
   a.sums->more_positions += a.rows - a.samples;
   a.sums->masked += masked_rows;
   a.sums->weight_excess += weight_excess;
-  a.sums->has_accuracy = has_accuracy;
-  if (!has_accuracy) return;
+  a.sums->classes = classes;
+  if (classes == 0) return;
   a.sums->correct += correct;
   a.sums->correct_top5 += correct_top5;
 }
@@ -364,7 +364,7 @@ void compute_loss(const Loss& loss, const LossArguments& a, cudaStream_t stream)
     }
   };
   std::visit(enqueue, loss);
-  launch(add_rows, 1, kThreads, stream, a, class_count(loss, a.width) > 0);
+  launch(add_rows, 1, kThreads, stream, a, class_count(loss, a.width));
 }
 
 void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream) {

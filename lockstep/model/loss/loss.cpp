@@ -246,10 +246,10 @@ std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
 }
 
 template <typename T>
-MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
+MetricSums sums(const T& loss, std::int64_t classes, const Batch& batch) {
   const std::int64_t samples = batch.first == 0 ? static_cast<std::int64_t>(batch.samples) : 0;
   MetricSums result{.samples = samples,
-                    .has_accuracy = has_classes,
+                    .classes = classes,
                     .more_positions = static_cast<std::int64_t>(batch.rows) - samples};
   std::vector<double> evaluated;
   if constexpr (std::is_same_v<T, CustomLossPointer>) {
@@ -271,7 +271,7 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
         row_of(batch.outputs), batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
         batch.scale * weight,  evaluated.empty() ? 0 : evaluated[row]};
     // Before the gradient, which may overwrite the outputs.
-    const std::int64_t rank = is_masked || !has_classes ? 0 : rank_in(loss, sample);
+    const std::int64_t rank = is_masked || classes == 0 ? 0 : rank_in(loss, sample);
     if (weight > 0)
       result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
     else
@@ -281,7 +281,7 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
       continue;
     }
     result.weight_excess += static_cast<double>(weight) - 1;
-    if (!has_classes) continue;
+    if (classes == 0) continue;
     result.correct += rank < 1;
     result.correct_top5 += rank < 5;
   }
@@ -327,15 +327,15 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
                     .gradient = gradient,
                     .scale = gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
                     .targets = targets};
-  const bool has_classes = class_count(loss, static_cast<std::int64_t>(width / positions)) > 0;
-  return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
+  const std::int64_t classes = class_count(loss, static_cast<std::int64_t>(width / positions));
+  return std::visit([&](const auto& chosen) { return sums(chosen, classes, batch); }, loss);
 }
 
 MetricSums compute_loss(const SparseCategoricalCrossentropy& loss, std::span<const float> outputs,
                         const RowRange& rows, std::int64_t samples, const Targets& targets,
                         double divisor, std::span<float> gradient) {
   LOCKSTEP_CHECK_OP(rows.count, >, 0);
-  return sums(loss, true,
+  return sums(loss, std::ssize(outputs) / rows.count,
               Batch{.outputs = outputs,
                     .first = static_cast<std::size_t>(rows.first),
                     .rows = static_cast<std::size_t>(rows.count),

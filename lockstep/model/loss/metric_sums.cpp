@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/error.h"
@@ -13,7 +14,7 @@ MetricSums& MetricSums::operator+=(const MetricSums& other) {
   samples += other.samples;
   correct += other.correct;
   correct_top5 += other.correct_top5;
-  has_accuracy = has_accuracy || other.has_accuracy;
+  classes = std::max(classes, other.classes);
   weight_excess += other.weight_excess;
   more_positions += other.more_positions;
   masked += other.masked;

@@ -20,7 +20,7 @@ struct MetricSums {
   /// Positions whose label has the largest output (the first in case of ties).
   std::int64_t correct = 0;
   std::int64_t correct_top5 = 0;  ///< positions whose label is among the five largest outputs
-  bool has_accuracy = false;      ///< whether the loss has classes; false for mean squared error
+  std::int64_t classes = 0;       ///< classes of the loss; 0 for one of values, as mean squares
   /// Sum of the weights of the positions that count, minus positions(): exactly 0 if all weights
   /// are 1.
   double weight_excess = 0;
@@ -28,6 +28,11 @@ struct MetricSums {
   std::int64_t masked = 0;          ///< positions with the label kMasked, which do not count
 
   MetricSums& operator+=(const MetricSums& other);  ///< adds the sums of other samples
+
+  /// Whether accuracy() has a meaning.
+  constexpr bool has_accuracy() const { return classes > 0; }
+  /// Whether top5_accuracy() has a meaning: of five classes it is always 1.
+  constexpr bool has_top5() const { return classes > 5; }
 
   /// Number of positions, masked ones included.
   constexpr std::int64_t rows() const { return samples + more_positions; }
@@ -127,7 +132,7 @@ struct SummableMetrics {
     if (weights == rows) return 1;
     return weights > 0 ? rows / weights : 0;
   }
-  /// The sums as MetricSums; has_accuracy is not transferred.
+  /// The sums as MetricSums; the number of classes is not transferred.
   MetricSums sums() const;
 };
 

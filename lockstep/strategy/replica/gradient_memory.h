@@ -20,7 +20,7 @@ namespace lockstep::inline v0::strategy {
 
 /// The contribution of one replica to a step, or the sum over all replicas.
 struct StepReport {
-  model::MetricSums metrics = {};  ///< sums of a good step, without has_accuracy
+  model::MetricSums metrics = {};  ///< sums of a good step, without the number of classes
   /// Replicas whose loss was not finite; their metrics count 0 samples.
   std::int64_t non_finite = 0;
   bool is_finite = true;       ///< whether the sum of all losses is finite

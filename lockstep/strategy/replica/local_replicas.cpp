@@ -134,7 +134,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
     : strategy_(strategy),
       network_(std::move(network)),
       plan_(loss_plan(options, *network_)),
-      has_accuracy_(model::class_count(loss()[0].loss, output_width(*network_, loss()[0])) > 0),
+      classes_(model::class_count(loss()[0].loss, output_width(*network_, loss()[0]))),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
   // Everything that may throw is done before threads start.
   check(options);
@@ -236,7 +236,7 @@ model::MetricSums LocalReplicas::take_metrics() {
     const model::MetricSums all = reduce_metrics(replica.group(), replica.take_metrics());
     if (local == 0) sums = all;
   });
-  sums.has_accuracy = has_accuracy_;
+  sums.classes = classes_;
   return sums;
 }
 

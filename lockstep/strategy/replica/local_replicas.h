@@ -46,7 +46,8 @@ class LocalReplicas {
   /// The network that each replica copies.
   const model::Network& network() const { return *network_; }
   const model::TotalLoss& loss() const { return plan_.loss; }  ///< the loss to minimize
-  bool has_accuracy() const { return has_accuracy_; }          ///< whether the loss has classes
+  /// The number of classes of the loss, as in MetricSums.
+  std::int64_t classes() const { return classes_; }
   const model::Metrics& metrics() const {
     return plan_.metrics;
   }  ///< metrics in addition to MetricSums
@@ -85,7 +86,7 @@ class LocalReplicas {
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
   LossPlan plan_;
-  bool has_accuracy_;
+  std::int64_t classes_;
   std::int64_t agreed_step_ = -1;  // step of the last successful check
   std::int64_t updates_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;

@@ -437,7 +437,7 @@ model::MetricSums reduce_metrics(const allreduce::Communicator& group,
           .samples = counts[0],
           .correct = counts[1],
           .correct_top5 = counts[2],
-          .has_accuracy = mine.has_accuracy,
+          .classes = mine.classes,
           .weight_excess = sums[1],
           .more_positions = counts[3],
           .masked = counts[4]};

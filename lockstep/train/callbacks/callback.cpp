@@ -8,9 +8,8 @@ std::optional<double> find_metric(const model::MetricSums& sums,
   for (const model::MetricValue& value : values)
     if (value.is_single() && value.name == name) return value.values.front();
   if (name == "loss") return sums.loss();
-  if (!sums.has_accuracy) return std::nullopt;
-  if (name == "accuracy") return sums.accuracy();
-  if (name == "top5_accuracy" || name == "top5") return sums.top5_accuracy();
+  if (name == "accuracy" && sums.has_accuracy()) return sums.accuracy();
+  if ((name == "top5_accuracy" || name == "top5") && sums.has_top5()) return sums.top5_accuracy();
   return std::nullopt;
 }
 

@@ -23,9 +23,8 @@ using Json = nlohmann::ordered_json;
 
 void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {
   event[prefix + "loss"] = metrics.loss();
-  if (!metrics.has_accuracy) return;
-  event[prefix + "accuracy"] = metrics.accuracy();
-  event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
+  if (metrics.has_accuracy()) event[prefix + "accuracy"] = metrics.accuracy();
+  if (metrics.has_top5()) event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
 }
 
 /// Adds mean milliseconds per step of exposed communication and of waiting for slower replicas.
@@ -228,7 +227,7 @@ void JsonEvents::note_epoch(const EpochLogs& logs) {
   const double loss = metrics.loss();
   if (!std::isfinite(loss)) return;
   const auto is_better = [&](const model::MetricSums& best) {
-    return metrics.has_accuracy ? metrics.accuracy() > best.accuracy() : loss < best.loss();
+    return metrics.has_accuracy() ? metrics.accuracy() > best.accuracy() : loss < best.loss();
   };
   if (!best_ || is_better(best_->metrics))
     best_ = BestEpoch{logs.epoch, metrics, logs.validation.has_value()};

@@ -147,7 +147,7 @@ void MetricsExporter::on_batch_end(const StepLogs& logs) {
     }
     if (!logs.skipped) {
       values_.metrics[{"step", "loss"}] = logs.metrics.loss();
-      if (logs.metrics.has_accuracy)
+      if (logs.metrics.has_accuracy())
         values_.metrics[{"step", "accuracy"}] = logs.metrics.accuracy();
     }
   }

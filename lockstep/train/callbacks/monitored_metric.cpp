@@ -14,14 +14,15 @@
 #include "lockstep/base/fields/spec.h"
 #include "lockstep/base/json/json_member.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/loss/metric_sums.h"
 #include "lockstep/train/callbacks/callback.h"
 
 namespace lockstep::inline v0::train {
 namespace {
 
 constexpr std::string_view kOfValidation = "validation_";
-constexpr const char* kBest = "best";
 constexpr std::string_view kOfKeras = "val_";  // its prefix for metrics of the validation
+constexpr const char* kBest = "best";
 constexpr const char* kBestStep = "best_step";
 
 constexpr auto kMinimized =
@@ -49,10 +50,12 @@ std::optional<Direction> known_direction(std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
+std::vector<std::string> metric_names(std::int64_t classes, bool has_validation,
                                       const std::vector<std::string>& further) {
   std::vector<std::string> names = {"loss"};
-  if (has_accuracy) names.insert(names.end(), {"accuracy", "top5_accuracy"});
+  const model::MetricSums sums{.classes = classes};
+  if (sums.has_accuracy()) names.emplace_back("accuracy");
+  if (sums.has_top5()) names.emplace_back("top5_accuracy");
   for (const std::string& name : further)  // may repeat "accuracy"
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   const std::size_t count = names.size();

@@ -17,9 +17,10 @@ namespace lockstep::inline v0::train {
 
 struct EpochLogs;
 
-/// Returns the names of metrics in JSON events; those of the validation have the prefix
-/// "validation_". `further`: names in addition to loss, accuracy and top5_accuracy.
-std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
+/// Returns the names of metrics in JSON events for a loss with `classes` (0: of values); those of
+/// the validation have the prefix "validation_". `further`: names in addition to loss, accuracy
+/// and, with more than 5 classes, top5_accuracy.
+std::vector<std::string> metric_names(std::int64_t classes, bool has_validation,
                                       const std::vector<std::string>& further = {});
 
 /// Which values of a metric are better.

@@ -259,7 +259,7 @@ std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) co
   std::vector<Part> parts = {{3, fmt::format("epoch {}", logs.epoch + 1)},
                              {6, fmt::format("step {}/{}", logs.step, begin_.last_step)},
                              {5, "loss " + metric_text(sums_.loss())}};
-  if (sums_.has_accuracy) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
+  if (sums_.has_accuracy()) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
   parts.push_back({1, fmt::format("{:.0f} samples/s", rate)});
   if (!bound_by_.empty()) parts.push_back({0, "bound by " + bound_by_});
   if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left in epoch"});
@@ -273,7 +273,7 @@ std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) co
 }
 
 void ProgressBar::print_row(const Row& row) {
-  has_accuracy_ = has_accuracy_ || row.metrics.has_accuracy;
+  has_accuracy_ = has_accuracy_ || row.metrics.has_accuracy();
   std::string header;
   std::string cells;
   const auto add = [&](std::string_view name, std::size_t width, const std::string& cell) {

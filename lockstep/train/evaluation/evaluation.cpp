@@ -189,7 +189,7 @@ std::optional<Evaluation> evaluate(strategy::LocalReplicas& replicas, const data
       static_cast<model::MetricSums&>(*all) = reduced;
       all->values = model::values_of(replicas.metrics(), metrics);
     });
-    all->has_accuracy = replicas.has_accuracy();
+    all->classes = replicas.classes();
     all->bad_files = bad_files_of(replicas.strategy(), dataset, *stream);
     if (highest_label != nullptr) *highest_label = highest.front();
   });

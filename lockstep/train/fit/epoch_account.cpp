@@ -42,7 +42,7 @@ void EpochAccount::add_step(const std::vector<data::Batch>& parts, bool applied)
 
 void EpochAccount::collect() {
   totals_.sums += replicas_.take_metrics();
-  totals_.sums.has_accuracy = replicas_.has_accuracy();
+  totals_.sums.classes = replicas_.classes();
   model::add_totals(replicas_.metrics(), replicas_.take_metric_totals(), totals_.metrics);
 }
 

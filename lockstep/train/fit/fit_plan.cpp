@@ -140,7 +140,7 @@ void FitPlan::agree(const strategy::LocalReplicas& replicas) {
 }
 
 std::vector<std::string> FitPlan::known_metrics(const strategy::LocalReplicas& replicas) const {
-  return metric_names(replicas.has_accuracy(), fit.validation.has_value(),
+  return metric_names(replicas.classes(), fit.validation.has_value(),
                       single_metrics(replicas.metrics()));
 }
 

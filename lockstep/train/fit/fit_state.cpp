@@ -480,7 +480,7 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .samples = numbers.count(kEpochSamplesKey),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
-                          .has_accuracy = replicas.has_accuracy(),
+                          .classes = replicas.classes(),
                           .weight_excess = numbers.number(kEpochWeightKey),
                           .more_positions = numbers.count(kEpochPositionsKey),
                           .masked = numbers.count(kEpochMaskedKey)},

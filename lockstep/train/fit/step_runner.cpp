@@ -97,7 +97,7 @@ StepLogs StepRunner::logs(const Position& position) const {
                 .overflow = result.overflow,
                 .loss_scale = replica.loss_scaler().is_on() ? std::optional(result.loss_scale)
                                                             : std::nullopt};
-  logs.metrics.has_accuracy = replicas_.has_accuracy();
+  logs.metrics.classes = replicas_.classes();
   return logs;
 }
 

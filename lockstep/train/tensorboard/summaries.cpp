@@ -84,9 +84,8 @@ void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
   if (metrics.samples == 0) return;  // there are no means
   add_values(writer, epoch, values, [](const std::string& name) { return "epoch_" + name; });
   add(writer, "epoch_loss", epoch, metrics.loss());
-  if (!metrics.has_accuracy) return;
-  add(writer, "epoch_accuracy", epoch, metrics.accuracy());
-  add(writer, "epoch_top5_accuracy", epoch, metrics.top5_accuracy());
+  if (metrics.has_accuracy()) add(writer, "epoch_accuracy", epoch, metrics.accuracy());
+  if (metrics.has_top5()) add(writer, "epoch_top5_accuracy", epoch, metrics.top5_accuracy());
 }
 
 void Summaries::add_step_times(const StepLogs& logs) {
@@ -168,7 +167,8 @@ void Summaries::on_batch_end(const StepLogs& logs) {
     add_histograms(logs);
   if (logs.skipped || log_every_ == 0 || logs.step % log_every_ != 0) return;
   add(train_, "batch_loss", logs.step, logs.metrics.loss());
-  if (logs.metrics.has_accuracy) add(train_, "batch_accuracy", logs.step, logs.metrics.accuracy());
+  if (logs.metrics.has_accuracy())
+    add(train_, "batch_accuracy", logs.step, logs.metrics.accuracy());
   add(train_, "batch_learning_rate", logs.step, logs.learning_rate);
   add_step_times(logs);
 }
@@ -192,7 +192,8 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
       validation_->begin_run(logs.epoch);
     });
   if (!validation_) {
-    unwritten_ += logs.validation->has_accuracy ? 3 : 1;
+    unwritten_ +=
+        1 + (logs.validation->has_accuracy() ? 1 : 0) + (logs.validation->has_top5() ? 1 : 0);
     unwritten_ += std::ranges::count_if(
         logs.validation_values,
         [](const model::MetricValue& value) { return value.is_single() || has_image(value); });
@@ -207,7 +208,7 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
 void Summaries::on_validation(const EpochLogs& logs) {
   const model::MetricSums& metrics = *logs.validation;
   add(train_, "evaluation_loss_vs_iterations", logs.step, metrics.loss());
-  if (metrics.has_accuracy)
+  if (metrics.has_accuracy())
     add(train_, "evaluation_accuracy_vs_iterations", logs.step, metrics.accuracy());
   add_values(train_, logs.step, logs.validation_values, [](const std::string& name) {
     return fmt::format("evaluation_{}_vs_iterations", name);

@@ -26,11 +26,11 @@ struct SummaryOptions {
 };
 
 /// Writes DIR/train and, with validation, DIR/validation:
-/// - over epochs: epoch_loss, epoch_accuracy, epoch_top5_accuracy, epoch_NAME of each single number
-///   of TrainerOptions::metrics, and of each confusion matrix as an image (confusion_image());
-///   epoch_learning_rate, epoch_samples_per_second, epoch_seconds, epoch_validation_seconds and,
-///   of epoch_seconds on the chief, epoch_input_seconds, epoch_communication_seconds and
-///   epoch_waiting_seconds (for slower replicas);
+/// - over epochs: epoch_loss, epoch_accuracy, with more than 5 classes epoch_top5_accuracy,
+///   epoch_NAME of each single number of TrainerOptions::metrics, and of each confusion matrix as
+///   an image (confusion_image()); epoch_learning_rate, epoch_samples_per_second, epoch_seconds,
+///   epoch_validation_seconds and, of epoch_seconds on the chief, epoch_input_seconds,
+///   epoch_communication_seconds and epoch_waiting_seconds (for slower replicas);
 /// - over steps: batch_loss, batch_accuracy, batch_learning_rate; means per step since the last
 ///   point, without the first step of a run: batch_samples_per_second, batch_seconds and
 ///   batch_NAME_seconds of each part of a step (StepBreakdown), such as batch_input_seconds;

@@ -78,7 +78,7 @@ TEST(FunctionLoss, EqualsTheBuiltInLoss) {
           model::compute_loss(loss_of_function(one.theirs), kOutputs, 3, targets, 5, gradient);
       EXPECT_NEAR(theirs.loss(), ours.loss(), 1e-6) << model::to_string(one.ours);
       EXPECT_EQ(theirs.weight_sum(), ours.weight_sum());
-      EXPECT_FALSE(theirs.has_accuracy);
+      EXPECT_FALSE(theirs.has_accuracy());
       EXPECT_THAT(gradient, Pointwise(FloatNear(1e-6F), expected)) << model::to_string(one.ours);
       EXPECT_EQ(
           model::compute_loss(loss_of_function(one.theirs), kOutputs, 3, targets, 1, {}).loss_sum,
@@ -103,7 +103,7 @@ TEST(FunctionLoss, HasTheAccuracyOfLogits) {
       model::compute_loss(model::SparseCategoricalCrossentropy{}, kOutputs, 3, targets, 1, {});
   const auto theirs = model::compute_loss(loss_of_function(cross_entropies, "softmax"), kOutputs, 3,
                                           targets, 1, {});
-  EXPECT_TRUE(theirs.has_accuracy);
+  EXPECT_TRUE(theirs.has_accuracy());
   EXPECT_EQ(theirs.correct, ours.correct);
 }
 

@@ -46,7 +46,7 @@ EpochLogs epoch_with(std::int64_t epoch, double validation_loss) {
 
 TrainBegin begin_with_validation() {
   TrainBegin begin;
-  begin.known_metrics = metric_names(true, true);
+  begin.known_metrics = metric_names(10, true);
   return begin;
 }
 
@@ -88,7 +88,7 @@ TEST(Plateau, ReducesTheRateAfterPatienceAndCooldown) {
 }
 
 TEST(Monitored, ReportsErrors) {
-  const auto names = metric_names(true, false);
+  const auto names = metric_names(10, false);
   const auto error = [&](const char* text) {
     return error_of([&] { parse_keep_best(text).check("keep-best", names); });
   };
@@ -99,10 +99,12 @@ TEST(Monitored, ReportsErrors) {
             "loss?)");
   EXPECT_EQ(error("validation_loss"),
             "[keep-best] expected validation data for validation_loss; there are none");
-  EXPECT_THAT(metric_names(true, true, {"accuracy", "f1"}),
+  EXPECT_THAT(metric_names(10, true, {"accuracy", "f1"}),
               ElementsAre("loss", "accuracy", "top5_accuracy", "f1", "validation_loss",
                           "validation_accuracy", "validation_top5_accuracy", "validation_f1"))
       << "each once, as the columns of a table";
+  EXPECT_THAT(metric_names(6, false), ElementsAre("loss", "accuracy", "top5_accuracy"));
+  EXPECT_THAT(metric_names(5, false), ElementsAre("loss", "accuracy")) << "top 5 of 5 is always 1";
   EXPECT_THAT(error_of([] {
                 const std::vector<std::string> of_output = {"loss", "kind_accuracy"};
                 parse_keep_best("kind:max").check("keep-best", of_output);
@@ -263,7 +265,7 @@ TEST(MetricMonitor, CountsWholeEpochsAndValidations) {
     return logs;
   };
   MetricMonitor training({.name = "loss"}, 0.5);
-  training.begin("test", metric_names(true, true));
+  training.begin("test", metric_names(10, true));
   EXPECT_EQ(training.observe(logs_of(false, 1, 9, 5)), std::nullopt);
   EXPECT_EQ(training.best(), std::nullopt);
   EXPECT_EQ(training.observe(logs_of(true, 2, 9, 10)), true);

@@ -184,11 +184,8 @@ nlohmann::json end_after(const std::vector<model::MetricSums>& epochs, bool vali
 TEST(JsonEvents, EndWithTheBestEpoch) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const auto of_classes = [](double loss, std::int64_t correct) {
-    return model::MetricSums{.loss_sum = loss,
-                             .samples = 4,
-                             .correct = correct,
-                             .correct_top5 = 4,
-                             .has_accuracy = true};
+    return model::MetricSums{
+        .loss_sum = loss, .samples = 4, .correct = correct, .correct_top5 = 4, .classes = 10};
   };
   const nlohmann::json validated =
       end_after({of_classes(2, 1), of_classes(6, 3), of_classes(4, 3), of_classes(kNan, 4)}, true);

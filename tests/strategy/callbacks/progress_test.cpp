@@ -70,7 +70,7 @@ TEST(ProgressBar, FitsEightyColumnsForUpToAMillionSteps) {
     progress.on_train_begin(begin);
     EpochLogs logs;
     logs.step = steps;
-    logs.metrics = {.samples = 1, .has_accuracy = true};
+    logs.metrics = {.samples = 1, .classes = 10};
     logs.validation = logs.metrics;
     logs.samples_per_second = 123'456'789;
     logs.seconds = 35'999;
@@ -116,7 +116,7 @@ TEST(ProgressBar, IsAddedByFitByDefault) {
 }
 
 TEST(ProgressBar, HasMetricColumnsOrLines) {
-  const auto printed = [](bool has_accuracy, bool has_validation) {
+  const auto printed = [](std::int64_t classes, bool has_validation) {
     CapturedFile file;
     ProgressBar progress(file.get());
     TrainBegin begin;
@@ -127,7 +127,7 @@ TEST(ProgressBar, HasMetricColumnsOrLines) {
     progress.on_train_begin(begin);
     EpochLogs logs;
     logs.step = 5;
-    logs.metrics = {.samples = 1, .has_accuracy = has_accuracy};
+    logs.metrics = {.samples = 1, .classes = classes};
     logs.values = {{.name = "mae", .values = {0.25}},
                    {.name = "confusion", .values = {3, 1, 0, 12}, .shape = {2, 2}},
                    {.name = "r2", .values = {-1234.5}}};
@@ -140,10 +140,10 @@ TEST(ProgressBar, HasMetricColumnsOrLines) {
     progress.on_train_end({});
     return file.text();
   };
-  const std::string columns = printed(false, false);
+  const std::string columns = printed(0, false);
   EXPECT_THAT(columns, ContainsRegex("samples/s     time       mae        r2\n"
                                      "[^\n]+ s    0\\.2500   -1234\\.5\n"));
-  const std::string lines = printed(true, true);
+  const std::string lines = printed(2, true);
   EXPECT_THAT(lines, HasSubstr(" s\n  mae 0.2500, r2 -1234.5\n"
                                "  validation: mae 0.5000, r2 -1234.5\n"));
   EXPECT_THAT(lines, HasSubstr("\nvalidation confusion (rows: labels, columns: predictions)\n"
@@ -251,7 +251,7 @@ class OnTerminal {
   std::string next_line() {
     const std::size_t before = text().size();
     StepLogs logs;
-    logs.metrics = {.loss_sum = 50, .samples = 100, .correct = 80, .has_accuracy = true};
+    logs.metrics = {.loss_sum = 50, .samples = 100, .correct = 80, .classes = 10};
     logs.samples = 100;
     while (text().size() == before) {
       ++logs.step;
