@@ -31,6 +31,9 @@ struct CodeArguments {
   bool is_trusted = false;  ///< --trust-code: run the copy regardless of its permissions
 };
 
+/// The key, in the configuration of a checkpoint, of the options that were set and their values.
+inline constexpr const char* kOptionsKey = "options";
+
 /// The data required to construct a network.
 struct ModelSource {
   /// Its key in the configuration that checkpoints store.
@@ -53,6 +56,7 @@ struct ModelSource {
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// Changes of the training data that only their program can repeat: "2 maps"; empty if none.
   std::string mapped = {};
+  std::string metrics = {};  ///< --metrics of the training; empty: none, or no training of `train`
   /// The input feature, if the training data were TFRecord files, and the shape in which it (or an
   /// image) is stored.
   std::string input_feature = {};

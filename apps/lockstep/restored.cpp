@@ -112,7 +112,8 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   model::Network network = source.make();
   strategy::TrainerOptions options{
       .loss = source.loss, .losses = source.losses, .compute = arguments.compute};
-  add_metrics(arguments.metrics, network, options);
+  const bool repeats = arguments.metrics.empty() && arguments.repeats_metrics;
+  add_metrics(repeats ? source.metrics : arguments.metrics, network, options);
   auto trainer = std::make_unique<train::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = train::DataNames::of(checkpoint.state);

@@ -32,6 +32,7 @@ struct RestoredArguments {
   OutputArguments output;
   model::ComputeOptions compute;  ///< --precision
   std::string metrics;            ///< --metrics of evaluate
+  bool repeats_metrics = false;   ///< without `metrics`, measure those of the training
   bool embeddings = false;        ///< omit the last layer
 };
 

@@ -398,6 +398,21 @@ TEST_F(Saved, EvaluatesAsTraining) {
             24);
 }
 
+TEST_F(Saved, EvaluatesMetricsOfTraining) {
+  const std::string data = " --data synthetic:8x8x1,4,100 ";
+  ASSERT_EQ(run_lockstep("train --model mlp --steps 1 --metrics accuracy,f1 --checkpoint-dir " +
+                         directory() + data)
+                .status,
+            0);
+  const std::string evaluate = "evaluate --json --checkpoint " + directory() + data;
+  EXPECT_TRUE(run_lockstep(evaluate).event("evaluate").contains("f1"));
+  const nlohmann::json others = run_lockstep(evaluate + "--metrics recall").event("evaluate");
+  EXPECT_TRUE(others.contains("recall"));
+  EXPECT_FALSE(others.contains("f1"));
+  const std::string text = run_lockstep("evaluate --checkpoint " + directory() + data).output;
+  EXPECT_EQ(text.find("accuracy"), text.rfind("accuracy")) << text;
+}
+
 TEST_F(Saved, EvaluatesTop5WithMoreClasses) {
   const std::string data = " --data synthetic:8x8x1,6,100 ";
   ASSERT_EQ(

@@ -76,7 +76,7 @@ inline constexpr std::string_view kMetricsHelp =
     "Further metrics, such as auc,confusion: {}. top5 may have any number; precision, recall and "
     "f1 take :average=binary, macro or none (each class), auc and auc_pr take :exact=true. With "
     "several outputs, OUTPUT:NAME is of one, NAME of each that it fits. May be given several times "
-    "(default: none)";
+    "(default: none; of evaluate: those of the training)";
 
 /// Parses a list such as "ring,mpi". Throws Error (input).
 std::vector<allreduce::Route> parse_routes(const std::string& list);

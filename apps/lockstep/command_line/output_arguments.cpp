@@ -62,8 +62,12 @@ struct MeasuredOutput {
   std::int64_t width = 0;
   std::vector<std::string> asked = {};
 
+  /// Without an accuracy that is measured anyway.
   model::Metrics metrics() const {
-    return model::make_metrics(fmt::format("{}", fmt::join(asked, ",")), loss, width);
+    auto all = model::make_metrics(fmt::format("{}", fmt::join(asked, ",")), loss, width);
+    if (model::class_count(loss, width) > 0)
+      std::erase_if(all, [](const auto& metric) { return metric->name() == "accuracy"; });
+    return all;
   }
 };
 

@@ -252,6 +252,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   add_restored_options(*command, fields_without(fields_of(*arguments), {"embeddings"}), *arguments,
                        "Print only warnings, errors and the metrics");
   command->callback([=, &status] {
+    arguments->repeats_metrics = true;
     status = run_restored(invocation, *arguments,
                           [&](job::Session& session) { return evaluate(session, *arguments); });
   });

@@ -10,9 +10,6 @@
 
 namespace lockstep::inline v0::apps {
 
-/// The key, in the configuration of a checkpoint, of the options that were set and their values.
-inline constexpr const char* kOptionsKey = "options";
-
 /// The name of the network that --model selects, without path, options and extension: "mlp" of
 /// "mlp:100,50", "net" of "nets/net.json".
 std::string network_name(const std::string& model);
