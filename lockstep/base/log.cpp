@@ -5,6 +5,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <memory>
@@ -18,10 +19,14 @@
 namespace lockstep::inline v0 {
 namespace {
 
-/// "warning: " or "error: " by the level, the rank, and the message on one line.
+constexpr std::string_view kProgram = "lockstep: ";
+
+/// "warning: " or "error: " by the level, the rank, and the message on one line, which a terminal
+/// shows wrapped between words.
 class OneLine final : public spdlog::custom_flag_formatter {
  public:
-  explicit OneLine(std::string rank) : rank_(std::move(rank)) {}
+  OneLine(std::string rank, bool is_on_terminal)
+      : rank_(std::move(rank)), is_on_terminal_(is_on_terminal) {}
 
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
               spdlog::memory_buf_t& text) override {
@@ -29,15 +34,20 @@ class OneLine final : public spdlog::custom_flag_formatter {
                                   : message.level == spdlog::level::err ? "error: "
                                                                         : "";
     const std::string_view payload(message.payload.data(), message.payload.size());
-    const std::string line = fmt::format("{}{}{}", mark, rank_, printable(payload));
+    std::string line = fmt::format("{}{}{}", mark, rank_, printable(payload));
+    // The last column stays free: some terminals wrap a line that fills it.
+    if (is_on_terminal_)
+      line = wrap_words(line, kProgram.size(),
+                        static_cast<std::size_t>(terminal_columns(STDERR_FILENO) - 1));
     text.append(line.data(), line.data() + line.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<OneLine>(rank_);
+    return std::make_unique<OneLine>(rank_, is_on_terminal_);
   }
 
  private:
   std::string rank_;
+  bool is_on_terminal_;
 };
 
 }  // namespace
@@ -47,8 +57,9 @@ std::shared_ptr<Logger> make_logger(const LogOptions& options) {
       std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<OneLine>('*', std::move(rank))
-      .set_pattern(fmt::format("{}lockstep: %*", message_start()));
+  const std::string_view start = message_start();
+  formatter->add_flag<OneLine>('*', std::move(rank), !start.empty())
+      .set_pattern(fmt::format("{}{}%*", start, kProgram));
   logger->set_formatter(std::move(formatter));
   logger->set_level(options.quiet     ? spdlog::level::warn
                     : options.verbose ? spdlog::level::debug

@@ -21,7 +21,8 @@ struct LogOptions {
 };
 
 /// A logger that writes to standard error: `lockstep: message`, or `lockstep: [rank 2] message`. A
-/// warning is `lockstep: warning: message`. Each message is one line, as printable() shows it.
+/// warning is `lockstep: warning: message`. Each message is one line, as printable() shows it,
+/// which on a terminal is wrapped between words.
 std::shared_ptr<Logger> make_logger(const LogOptions& options = {});
 
 /// A logger that drops all messages, for tests and for library users that want no output.

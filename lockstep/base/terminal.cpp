@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -50,6 +51,25 @@ int terminal_columns(int descriptor) {
   const char* text = std::getenv("COLUMNS");
   const int columns = text == nullptr ? 0 : std::atoi(text);
   return columns > 0 ? columns : kDefaultColumns;
+}
+
+std::string wrap_words(std::string_view text, std::size_t column, std::size_t width) {
+  std::string lines;
+  std::size_t used = column;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (word.empty()) continue;
+    if (used > column && used + 1 + word.size() > width) {
+      lines += '\n';
+      lines.append(column, ' ');
+      used = column;
+    }
+    if (used > column) lines += ' ';
+    used += word.size() + (used > column ? 1 : 0);
+    lines += word;
+  }
+  return lines;
 }
 
 }  // namespace lockstep::inline v0

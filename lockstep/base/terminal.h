@@ -1,6 +1,8 @@
 // The terminal that a descriptor is connected to.
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace lockstep::inline v0 {
@@ -16,5 +18,9 @@ std::string_view message_start();
 /// Current width of the terminal of `descriptor` in columns; if unknown, the environment variable
 /// COLUMNS, or 80.
 int terminal_columns(int descriptor);
+
+/// Wraps `text`, which starts at `column`, between words to lines of `width` columns, each
+/// continued with `column` spaces. A longer word is not broken. Several blanks become one.
+std::string wrap_words(std::string_view text, std::size_t column, std::size_t width);
 
 }  // namespace lockstep::inline v0

@@ -78,7 +78,7 @@ TEST_F(Saved, StoresFeaturesAndMissingValues) {
                                        "50,blue,2026-01-03,,1\n60,blue,2026-01-05,3,1\n";
   const Result trained = run_lockstep(
       "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --keep-best none "
-      "--features " +
+      "--verbose --features " +
       directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
       directory("a.csv") + ":missing=mean --validation-data csv:" + directory("a.csv"));
   ASSERT_EQ(trained.status, 0) << trained.errors;

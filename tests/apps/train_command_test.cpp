@@ -247,8 +247,8 @@ TEST(TrainCommand, ReportsFinishedTraining) {
     const Result again = run_lockstep(fmt::format("{} --epochs {}", train, epochs));
     EXPECT_EQ(again.status, 0) << again.errors;
     EXPECT_THAT(again.output,
-                HasSubstr(fmt::format("nothing to do: {}/step-00000022 is at step 22, and this "
-                                      "training ends at step {}\n",
+                HasSubstr(fmt::format("nothing was trained: {}/step-00000022 is at step 22, and "
+                                      "this training ends at step {}; more --epochs",
                                       run, 11 * epochs)));
     EXPECT_THAT(again.output, Not(HasSubstr("resumed from")));
     EXPECT_THAT(again.output, Not(HasSubstr("parameter hash")));
@@ -256,6 +256,8 @@ TEST(TrainCommand, ReportsFinishedTraining) {
   }
   const Result other = run_lockstep(train + " --epochs 2 --learning-rate 0.25 --json");
   EXPECT_EQ(other.event("end")["steps_trained"], 0);
+  EXPECT_THAT(other.event("end")["nothing_trained"].get<std::string>(),
+              HasSubstr("another --checkpoint-dir begins a new one"));
   EXPECT_THAT(other.errors, HasSubstr("peak learning rate: 0.001 in the earlier run; no "
                                       "step is left to train with 0.25\n"));
 }

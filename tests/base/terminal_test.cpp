@@ -61,6 +61,14 @@ TEST(TerminalColumns, FollowTheWindow) {
   EXPECT_EQ(terminal_columns(terminal.inner), 40);
 }
 
+TEST(WrapWords, BreaksBetweenWords) {
+  EXPECT_EQ(wrap_words("a bc def", 0, 8), "a bc def");
+  EXPECT_EQ(wrap_words("a bc def", 0, 7), "a bc\ndef");
+  EXPECT_EQ(wrap_words("a bc def", 2, 6), "a bc\n  def") << "begins at column 2";
+  EXPECT_EQ(wrap_words("a /a/long/path b", 0, 6), "a\n/a/long/path\nb");
+  EXPECT_EQ(wrap_words("", 0, 6), "");
+}
+
 TEST(TerminalColumns, UseTheEnvironmentWithoutATerminal) {
   ASSERT_EQ(setenv("COLUMNS", "132", 1), 0);
   EXPECT_EQ(terminal_columns(-1), 132);

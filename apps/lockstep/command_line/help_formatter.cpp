@@ -14,27 +14,6 @@
 namespace lockstep::inline v0::apps {
 namespace {
 
-/// Wraps `text`, which starts at `column`, to lines of `width` columns, each continued with
-/// `column` spaces. A longer word is not broken.
-std::string wrapped(std::string_view text, std::size_t column, std::size_t width) {
-  std::string lines;
-  std::size_t used = column;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(word.size() + 1, text.size()));
-    if (word.empty()) continue;
-    if (used > column && used + 1 + word.size() > width) {
-      lines += '\n';
-      lines.append(column, ' ');
-      used = column;
-    }
-    if (used > column) lines += ' ';
-    used += word.size() + (used > column ? 1 : 0);
-    lines += word;
-  }
-  return lines;
-}
-
 /// Wraps each line of `text` separately and keeps its indentation.
 std::string with_wrapped_lines(std::string_view text, std::size_t width) {
   std::string lines;
@@ -43,7 +22,7 @@ std::string with_wrapped_lines(std::string_view text, std::size_t width) {
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const std::size_t indentation = std::min(line.find_first_not_of(' '), line.size());
     lines.append(indentation, ' ');
-    lines += wrapped(line, indentation, width) + '\n';
+    lines += wrap_words(line, indentation, width) + '\n';
   }
   return lines;
 }
@@ -112,12 +91,12 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
 
 std::string HelpFormatter::row(const std::string& left, const std::string& text) const {
   const std::size_t column = std::min(get_column_width(), width_ / 2);
-  std::string line = "  " + wrapped(left, 2, width_);
+  std::string line = "  " + wrap_words(left, 2, width_);
   if (line.size() >= column)
     line += '\n' + std::string(column, ' ');
   else
     line.resize(column, ' ');
-  return line + wrapped(text, column, width_) + '\n';
+  return line + wrap_words(text, column, width_) + '\n';
 }
 
 }  // namespace lockstep::inline v0::apps

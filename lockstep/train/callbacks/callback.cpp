@@ -1,6 +1,16 @@
 #include "lockstep/train/callbacks/callback.h"
 
+#include <fmt/format.h>
+
 namespace lockstep::inline v0::train {
+
+std::string TrainBegin::nothing_to_do() const {
+  if (!restored_from || first_step < last_step) return {};
+  return fmt::format(
+      "nothing was trained: {} is at step {}, and this training ends at step {}; more --epochs or "
+      "--steps continue it, and another --checkpoint-dir begins a new one",
+      restored_from->string(), first_step, last_step);
+}
 
 std::optional<double> find_metric(const model::MetricSums& sums,
                                   std::span<const model::MetricValue> values,

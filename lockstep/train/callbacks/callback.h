@@ -96,6 +96,10 @@ struct TrainBegin {
   /// callback may read the parameters and the gradients of the last step
   /// (lockstep/strategy/replica/local_replicas.h), but must not change them.
   strategy::LocalReplicas* replicas = nullptr;
+
+  /// A sentence that nothing is trained, and what to do, if the checkpoint of `restored_from` is at
+  /// the end of this training or beyond it; otherwise empty.
+  std::string nothing_to_do() const;
 };
 
 /// Passed to Callback::on_batch_end().

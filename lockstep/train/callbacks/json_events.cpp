@@ -110,6 +110,7 @@ void JsonEvents::write(Json event) {
 void JsonEvents::on_train_begin(const TrainBegin& begin) {
   best_.reset();
   first_step_ = begin.first_step;
+  nothing_trained_ = begin.nothing_to_do();
   interval_.begin(begin);
   judged_.begin(begin);
   Json event = {{"event", "start"},
@@ -296,6 +297,7 @@ void JsonEvents::on_train_end(const TrainEnd& end) {
                 {"parameter_hash", checkpoint::hex16(end.parameter_hash)},
                 {"skipped_steps", end.skipped_steps},
                 {"healthy", end.healthy}};
+  if (!nothing_trained_.empty()) event["nothing_trained"] = nothing_trained_;
   if (end.signal != 0) event["signal"] = end.signal;
   if (end.stopped) event["stopped"] = true;
   if (!end.stop_reason.empty()) event["stop_reason"] = end.stop_reason;

@@ -63,6 +63,7 @@ class JsonEvents final : public Callback {
   std::vector<std::pair<std::string, std::string>> options_;
   std::optional<BestEpoch> best_;
   std::int64_t first_step_ = 0;  // completed steps at the start of this run
+  std::string nothing_trained_;  // TrainBegin::nothing_to_do()
   std::int64_t samples_ = 0;     // since the last step event
   // Totals at the last step event, or after the first step of the run.
   allreduce::CommunicationTimes communication_;

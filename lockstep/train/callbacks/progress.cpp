@@ -123,17 +123,25 @@ void ProgressBar::write(const std::string& text) {
 
 void ProgressBar::print_line(const std::string& text) { print_lines(printable(text) + "\n"); }
 
+void ProgressBar::print_sentence(const std::string& text) {
+  const std::string line = printable(text);
+  print_lines((is_on_terminal_ ? wrap_words(line, 0, columns()) : line) + "\n");
+}
+
+// The last column stays free: some terminals wrap a line that fills it.
+std::size_t ProgressBar::columns() const {
+  return static_cast<std::size_t>(std::max(1, terminal_columns(descriptor_) - 1));
+}
+
 void ProgressBar::print_lines(const std::string& text) {
   const std::string blanks = line_width_ > 0 ? fmt::format("\r{:{}}\r", "", line_width_) : "";
   line_width_ = 0;
   write(blanks + text);
 }
 
-// The last column stays free: some terminals wrap a line that fills it.
 void ProgressBar::rewrite_line(const StepLogs& logs) {
-  const auto columns = static_cast<std::size_t>(std::max(1, terminal_columns(descriptor_) - 1));
-  const std::string text = step_line(logs, columns);
-  write(fmt::format("\r{:{}}", text, std::min(line_width_, columns)));
+  const std::string text = step_line(logs, columns());
+  write(fmt::format("\r{:{}}", text, std::min(line_width_, columns())));
   line_width_ = text.size();
 }
 
@@ -144,7 +152,7 @@ void ProgressBar::print_details() {
   table += shard_table(begin_.shard_policy, static_cast<std::int64_t>(begin_.files.size()),
                        begin_.records, bytes, begin_.shares);
   print_lines(table);
-  print_line(fmt::format(
+  print_sentence(fmt::format(
       "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
       "ready after {:.2f} s",
       begin_.allreduce,
@@ -158,40 +166,40 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
   interval_.begin(begin);
   bound_by_.clear();
   on_epoch_begin(0);  // a run that resumes may validate before a step
-  print_line(fmt::format(
+  print_sentence(fmt::format(
       "model {}, {}{}{}; {}, {}", begin.model, counted(begin.parameters, "parameter"),
       begin.frozen_parameters == 0
           ? ""
           : fmt::format(", {} of them trained", begin.parameters - begin.frozen_parameters),
       begin.precision == "float32" ? "" : ", computed in " + begin.precision, begin.data,
       counted(begin.records, "record")));
-  print_line(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
-                         counted(begin.world_size, "replica"), begin.global_batch,
-                         counted(begin.last_step, "step"), begin.learning_rate));
+  print_sentence(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
+                             counted(begin.world_size, "replica"), begin.global_batch,
+                             counted(begin.last_step, "step"), begin.learning_rate));
   if (begin.ranks > 1) {
     const std::string& interface = begin.placements.front().interface;
-    print_line(fmt::format("{} on {}; messages over {}{}: {}", counted(begin.ranks, "rank"),
-                           counted(begin.nodes, "node"), begin.transport,
-                           interface.empty() ? "" : " by " + interface, begin.transport_reason));
+    print_sentence(fmt::format("{} on {}; messages over {}{}: {}", counted(begin.ranks, "rank"),
+                               counted(begin.nodes, "node"), begin.transport,
+                               interface.empty() ? "" : " by " + interface,
+                               begin.transport_reason));
   }
   if (begin.global_batch < begin.world_size)
-    print_line(
+    print_sentence(
         fmt::format("{} of {} replicas have no sample in a step: the global batch is smaller than "
                     "the number of replicas",
                     begin.world_size - begin.global_batch, begin.world_size));
   if (options_.verbose) print_details();
-  for (const data::DamagedFile& file : begin.damaged_files) print_line(file.text());
-  if (has_nothing_to_do())
-    print_line(fmt::format("nothing to do: {} is at step {}, and this training ends at step {}",
-                           begin.restored_from->string(), begin.first_step, begin.last_step));
+  for (const data::DamagedFile& file : begin.damaged_files) print_sentence(file.text());
+  if (const std::string nothing = begin.nothing_to_do(); !nothing.empty())
+    print_sentence(nothing);
   else if (begin.restored_from)
-    print_line(
+    print_sentence(
         fmt::format("resumed from {}, step {}", begin.restored_from->string(), begin.first_step));
   if (begin.initialized_from)
-    print_line(fmt::format("initialized from {}{}", begin.initialized_from->string(),
-                           begin.uninitialized_head.empty()
-                               ? ""
-                               : fmt::format(", without {}", begin.uninitialized_head)));
+    print_sentence(fmt::format("initialized from {}{}", begin.initialized_from->string(),
+                               begin.uninitialized_head.empty()
+                                   ? ""
+                                   : fmt::format(", without {}", begin.uninitialized_head)));
 }
 
 void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {
@@ -199,10 +207,6 @@ void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {
   samples_ = 0;
   epoch_start_ = last_rewrite_ = Clock::now();
   paused_seconds_ = 0;
-}
-
-bool ProgressBar::has_nothing_to_do() const {
-  return begin_.restored_from && begin_.first_step >= begin_.last_step;
 }
 
 std::int64_t ProgressBar::last_step_of(std::int64_t epoch) const {
@@ -242,10 +246,9 @@ void ProgressBar::on_batch_end(const StepLogs& logs) {
 
 void ProgressBar::print_verdict(const strategy::StepBreakdown& step,
                                 const strategy::Verdict& verdict) {
-  const auto columns = static_cast<std::size_t>(
-      is_on_terminal_ ? std::max(1, terminal_columns(descriptor_) - 1) : 79);
-  print_line(strategy::to_text(step, columns));
-  print_line(verdict.text.substr(0, columns));
+  const std::size_t width = is_on_terminal_ ? columns() : 79;
+  print_line(strategy::to_text(step, width));
+  print_line(verdict.text.substr(0, width));
 }
 
 std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) const {
@@ -349,7 +352,7 @@ void ProgressBar::on_epoch_end(const EpochLogs& logs) {
   if (logs.skipped_samples > 0)
     print_line(fmt::format("{} in skipped steps", counted(logs.skipped_samples, "sample")));
   for (const BadFile& bad : logs.bad_files)
-    print_line(fmt::format(
+    print_sentence(fmt::format(
         "{}{}{} replaced by the next one; the first: {}", bad.file.empty() ? "" : bad.file + ": ",
         counted(bad.records, "bad record"), bad.records == 1 ? "" : ", each", bad.first));
 }
@@ -388,14 +391,14 @@ void ProgressBar::print_time_shares(const EpochLogs& logs) {
     print_line(fmt::format("every record seen {}",
                            logs.times_seen == 1 ? "once" : counted(logs.times_seen, "time")));
   if (waits_for_input && !logs.verdict)
-    print_line(
+    print_sentence(
         "the training waits for its input: increase --data-threads if cores are free; lockstep "
         "data benchmark reports which stage is slow");
 }
 
 void ProgressBar::on_checkpoint(const CheckpointLogs& logs) {
   paused_seconds_ += logs.seconds;
-  print_line(fmt::format("saved {}", logs.path.string()));
+  print_sentence(fmt::format("saved {}", logs.path.string()));
 }
 
 void ProgressBar::print_profile(const model::Profile& profile) {
@@ -431,11 +434,11 @@ void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
   if (!end.stop_reason.empty())
-    print_line(fmt::format("stopped after step {}: {}", end.steps, end.stop_reason));
+    print_sentence(fmt::format("stopped after step {}: {}", end.steps, end.stop_reason));
   if (end.skipped_steps > 0)
     print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
                            end.skipped_steps, counted(end.steps - begin_.first_step, "step")));
-  if (has_nothing_to_do()) return;
+  if (!begin_.nothing_to_do().empty()) return;
   print_line(fmt::format("{}, {:.1f} s; parameter hash {}", counted(end.steps, "step"), end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }

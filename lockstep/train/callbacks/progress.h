@@ -64,7 +64,8 @@ class ProgressBar final : public Callback {
 
   void write(const std::string& text);
   void print_line(const std::string& text);
-  void print_lines(const std::string& text);  // complete lines; names in them are printable
+  void print_sentence(const std::string& text);  // a line that a terminal shows wrapped
+  void print_lines(const std::string& text);     // complete lines; names in them are printable
   void rewrite_line(const StepLogs& logs);
   void print_row(const Row& row);
   void print_details();
@@ -76,9 +77,9 @@ class ProgressBar final : public Callback {
   bool add_columns(const Row& row, std::string& header, std::string& cells) const;
   void print_metrics(const EpochLogs& logs);
   std::string step_line(const StepLogs& logs, std::size_t columns) const;
-  bool has_nothing_to_do() const;  // a finished training was resumed
   std::int64_t last_step_of(std::int64_t epoch) const;
   double epoch_seconds() const;
+  std::size_t columns() const;  // width of the terminal, without its last column
 
   std::FILE* out_;
   ProgressOptions options_;

@@ -147,7 +147,7 @@ void report_table(const strategy::Strategy& strategy, const data::Dataset& datas
   const auto logger = strategy.session().logger();
   logger->info(fmt::format("{}: {}", dataset.description(), table->summary(trained)));
   if (const std::string statistics = table->statistics(); trained == nullptr && !statistics.empty())
-    logger->info(fmt::format("standardized columns: {}", statistics));
+    logger->debug(fmt::format("standardized columns: {}", statistics));
   for (const std::string& warning : table->warnings(trained)) logger->warn(warning);
 }
 

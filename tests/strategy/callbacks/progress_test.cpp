@@ -115,6 +115,26 @@ TEST(ProgressBar, IsAddedByFitByDefault) {
   EXPECT_THAT(file.text(), HasSubstr("model plain, "));
 }
 
+TEST(ProgressBar, WrapsHeaderLinesOfATerminalBetweenWords) {
+  Terminal terminal(40);
+  std::FILE* const file = fdopen(dup(terminal.inner), "w");
+  {
+    ProgressBar progress(file);
+    TrainBegin begin;
+    begin.model = "cnn";
+    begin.parameters = 225034;
+    begin.data = "photos, images imagenet-train, 6 classes";
+    begin.records = 700;
+    begin.strategy = "mirrored";
+    progress.on_train_begin(begin);
+  }
+  std::fclose(file);
+  while (terminal.text().find("rate 0\r\n") == std::string::npos) continue;
+  EXPECT_THAT(terminal.text(), HasSubstr("model cnn, 225034 parameters; photos,\r\n"
+                                         "images imagenet-train, 6 classes, 700\r\n"
+                                         "records\r\n"));
+}
+
 TEST(ProgressBar, HasMetricColumnsOrLines) {
   const auto printed = [](std::int64_t classes, bool has_validation) {
     CapturedFile file;
@@ -236,7 +256,7 @@ class OnTerminal {
     begin.global_batch = 100;
     begin.steps_per_epoch = begin.last_step = 1'000'000'000;
     progress_.on_train_begin(begin);
-    while (text().find("learning rate 0\r\n") == std::string::npos) continue;
+    while (text().find("rate") == std::string::npos || !text().ends_with("0\r\n")) continue;
     progress_.on_epoch_begin(0);
   }
   ~OnTerminal() { std::fclose(file_); }
@@ -328,8 +348,10 @@ TEST(ProgressBar, ReportsAFinishedTraining) {
   begin.last_step = 26;
   progress.on_train_begin(begin);
   progress.on_train_end({.steps = 78});
-  EXPECT_THAT(file.text(), EndsWith("\nnothing to do: run/step-00000078 is at step 78, and this "
-                                    "training ends at step 26\n"));
+  EXPECT_THAT(file.text(),
+              EndsWith("\nnothing was trained: run/step-00000078 is at step 78, and "
+                       "this training ends at step 26; more --epochs or --steps "
+                       "continue it, and another --checkpoint-dir begins a new one\n"));
 }
 
 std::string epoch_lines(const EpochLogs& logs, int replicas = 1, bool verbose = false) {
