@@ -16,6 +16,7 @@
 namespace lockstep::inline v0::apps {
 namespace {
 
+using checkpoint::contents_of;
 using checkpoint::ScratchDirectory;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -343,12 +344,39 @@ TEST(TrainCommand, UsesLastLineOfConfiguration) {
       << "of which each counts";
 }
 
+TEST(TrainCommand, WritesEventsBesideTheText) {
+  const ScratchDirectory directory;
+  const std::string events = directory.path() / "run.jsonl";
+  const std::string train = "train --model linear" + kData + "--checkpoint-dir " +
+                            (directory.path() / "run").string() + " --events " + events;
+  const Result first = run_lockstep(train + " --epochs 1 --json");
+  ASSERT_EQ(first.status, 0) << first.errors;
+  const std::vector<nlohmann::json> printed = first.events();
+  const std::vector<nlohmann::json> written = Result{.output = contents_of(events)}.events();
+  ASSERT_EQ(written.size(), printed.size());
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    EXPECT_EQ(written[i]["event"], printed[i]["event"]);
+    EXPECT_EQ(written[i].value("loss", 0.0), printed[i].value("loss", 0.0));
+  }
+  const Result second = run_lockstep(train + " --epochs 2");
+  EXPECT_THAT(second.output, HasSubstr("model linear")) << "the text";
+  const std::string both = contents_of(events);
+  EXPECT_THAT(both, AllOf(HasSubstr("\"steps\":11"), HasSubstr("\"steps\":22")))
+      << "a run that resumes continues the file";
+  run_lockstep(train + " --epochs 1 --resume never --overwrite");
+  EXPECT_THAT(contents_of(events), Not(HasSubstr("\"steps\":22")));
+  const Result lost = run_lockstep("train --model linear" + kData + "--checkpoint-dir none " +
+                                   "--events " + (directory.path() / "no" / "file").string());
+  EXPECT_EQ(lost.status, 3);
+  EXPECT_THAT(lost.errors, HasSubstr("expected to write the events to this file; No such file"));
+}
+
 TEST(TrainCommand, DoesNotOverwriteData) {
   const ScratchDirectory directory;
   const std::string table = directory.path() / "table.csv";
   const std::string content = "x,label\n1,a\n2,b\n3,a\n";
   std::ofstream(table) << content;
-  for (const char* option : {"--csv-log", "--profile", "--trace", "--metrics-file"}) {
+  for (const char* option : {"--csv-log", "--events", "--profile", "--trace", "--metrics-file"}) {
     const Result result = run_lockstep(
         fmt::format("train --model linear --steps 1 --data csv:{0} {1} {0}", table, option));
     EXPECT_EQ(result.status, 2);
@@ -360,7 +388,7 @@ TEST(TrainCommand, DoesNotOverwriteData) {
       fmt::format("predict --checkpoint {} --data csv:{} --output {}", run, table, table));
   EXPECT_EQ(predicted.status, 2);
   EXPECT_THAT(predicted.errors, HasSubstr("[--output] expected another file than the data"));
-  EXPECT_EQ(checkpoint::contents_of(table), content);
+  EXPECT_EQ(contents_of(table), content);
 }
 
 TEST(TrainCommand, WarnsAboutWeightsOfOtherClasses) {

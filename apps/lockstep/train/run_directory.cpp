@@ -57,8 +57,8 @@ fs::path create_run(const std::string& name) {
 
 /// The options of a training, without those for checkpoints and output.
 nlohmann::json training_options(nlohmann::json options) {
-  for (const char* name :
-       {"checkpoint-dir", "resume", "overwrite", "log-format", "log-every", "quiet", "verbose"})
+  for (const char* name : {"checkpoint-dir", "resume", "overwrite", "log-format", "log-every",
+                           "events", "quiet", "verbose"})
     options.erase(name);
   return options;
 }

@@ -171,6 +171,7 @@ void complete(TrainArguments& a) {
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.profile == "-")
     refuse_arguments("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
+  if (a.events == "-") refuse_arguments("expected --events FILE, such as run.jsonl", "got \"-\"");
   if (a.exporter.file == "-")
     refuse_arguments("expected --metrics-file FILE, such as lockstep.prom", "got \"-\"");
   a.trainer.optimizer = optimizer_options(a.optimizer);

@@ -78,6 +78,7 @@ struct TrainArguments {
   std::string summary_dir;
   train::SummaryOptions summaries;
   std::int64_t log_every = 100;
+  std::string events;  ///< a file; empty: none
 };
 
 /// Declares the options.
@@ -324,6 +325,12 @@ struct Fields<apps::TrainArguments> {
       Field{&Options::log_every,
             {"log_every", "Output", "Number of steps between progress reports; 0 disables them"},
             {.min = 0}},
+      Field{&Options::events,
+            {"events", "Output",
+             "File for the lines that --json prints, in addition to what is printed; lockstep "
+             "report reads it. Rank 0 writes it; a run that resumes continues it (default: none)"},
+            {},
+            {.value = "FILE"}},
       Part{&Options::output},
       Field{&Options::verbose,
             {"verbose", "Output",

@@ -97,6 +97,10 @@ std::vector<std::shared_ptr<train::Callback>> make_callbacks(const TrainArgument
   if (!arguments.csv_log.empty())
     callbacks.push_back(
         std::make_shared<train::CsvLog>(arguments.csv_log, strategy.session().logger()));
+  if (!arguments.events.empty())
+    callbacks.push_back(std::make_shared<train::JsonEvents>(
+        std::filesystem::path(arguments.events), arguments.log_every, run, configuration.options,
+        strategy.session().logger()));
   if (arguments.output.json)
     callbacks.push_back(std::make_shared<train::JsonEvents>(stdout, arguments.log_every, run,
                                                             configuration.options));
@@ -206,6 +210,7 @@ int train(job::Session& session, const TrainArguments& arguments,
   require_classes(dataset, arguments);
   for (const auto& [option, file] :
        {std::pair<const char*, std::filesystem::path>("--csv-log", arguments.csv_log),
+        {"--events", arguments.events},
         {"--profile", arguments.fit.profile},
         {"--trace", arguments.fit.trace.file},
         {"--metrics-file", arguments.exporter.file}})

@@ -1,15 +1,19 @@
 #include "lockstep/train/callbacks/json_events.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/files.h"
@@ -99,15 +103,43 @@ JsonEvents::JsonEvents(std::FILE* out, std::int64_t log_every, std::string run,
                        std::vector<std::pair<std::string, std::string>> options)
     : out_(out), log_every_(log_every), run_(std::move(run)), options_(std::move(options)) {}
 
+JsonEvents::JsonEvents(std::filesystem::path file, std::int64_t log_every, std::string run,
+                       std::vector<std::pair<std::string, std::string>> options,
+                       std::shared_ptr<Logger> logger)
+    : file_(std::move(file)),
+      logger_(logger ? std::move(logger) : make_logger()),
+      log_every_(log_every),
+      run_(std::move(run)),
+      options_(std::move(options)) {}
+
+void JsonEvents::open(bool appends) {
+  owned_.reset(std::fopen(file_.c_str(), appends ? "a+e" : "we"), [](std::FILE* opened) {
+    if (opened != nullptr) std::fclose(opened);
+  });
+  out_ = owned_.get();
+  if (out_ == nullptr)
+    throw Error(ErrorCategory::output, file_.string(), "expected to write the events to this file",
+                std::generic_category().message(errno));
+  // A run that was killed may have left a part of a line.
+  const bool is_cut_off =
+      appends && std::fseek(out_, -1, SEEK_END) == 0 && std::fgetc(out_) != '\n';
+  std::fseek(out_, 0, SEEK_END);  // between reading and writing, as C requires
+  if (is_cut_off) std::fputc('\n', out_);
+}
+
 void JsonEvents::write(Json event) {
   if (std::ferror(out_) != 0) return;
   event["time"] = seconds_since_1970();
   const std::string line = dump_json(event) + '\n';
   std::fwrite(line.data(), 1, line.size(), out_);
   std::fflush(out_);
+  if (logger_ && std::ferror(out_) != 0)
+    logger_->warn(fmt::format("{} cannot be written: {}; the training continues without its events",
+                              file_.string(), std::generic_category().message(errno)));
 }
 
 void JsonEvents::on_train_begin(const TrainBegin& begin) {
+  if (!file_.empty()) open(begin.restored_from.has_value());
   best_.reset();
   first_step_ = begin.first_step;
   nothing_trained_ = begin.nothing_to_do();

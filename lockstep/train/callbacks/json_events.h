@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/log.h"
 #include "lockstep/train/callbacks/callback.h"
 #include "lockstep/train/callbacks/step_interval.h"
 
@@ -27,6 +30,12 @@ class JsonEvents final : public Callback {
   /// event. `out` must outlive this object.
   JsonEvents(std::FILE* out, std::int64_t log_every, std::string run = {},
              std::vector<std::pair<std::string, std::string>> options = {});
+  /// Writes to `file`. A training that resumes from a checkpoint appends to it, any other one
+  /// replaces it. `logger`: for a warning if the file cannot be written later; null: a new one.
+  /// on_train_begin() throws Error (output) if the file cannot be opened.
+  JsonEvents(std::filesystem::path file, std::int64_t log_every, std::string run = {},
+             std::vector<std::pair<std::string, std::string>> options = {},
+             std::shared_ptr<Logger> logger = nullptr);
 
   void on_train_begin(const TrainBegin& begin) override;  ///< writes the event `start`
   /// Writes the event `end`, with the metrics of the best epoch of this run: the first one with the
@@ -55,9 +64,13 @@ class JsonEvents final : public Callback {
   void note_epoch(const EpochLogs& logs);
   void exclude(double seconds);
   void add_waiting(std::span<const allreduce::BusySeconds> busy);
+  void open(bool appends);
   void write(nlohmann::ordered_json event);
 
-  std::FILE* out_;
+  std::FILE* out_ = nullptr;
+  std::filesystem::path file_ = {};  // empty: the caller opened `out_`
+  std::shared_ptr<std::FILE> owned_ = {};
+  std::shared_ptr<Logger> logger_ = {};
   std::int64_t log_every_;
   std::string run_;
   std::vector<std::pair<std::string, std::string>> options_;
