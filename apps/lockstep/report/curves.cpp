@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -56,14 +57,18 @@ std::string title_of(std::string name) {
   return name;
 }
 
-/// A curve of the metric over steps if the log has steps, else over its epochs.
+/// A curve of the metric over its steps, or over its epochs if the log has more of these.
 Curve curve_of(const RunLog& run, const std::string& metric, const Horizontal& x) {
   Curve curve;
-  if (const auto steps = run.step_values.find(metric); steps != run.step_values.end()) {
-    curve.points = points_of(steps->second, x);
-  } else if (const auto epochs = run.epoch_values.find(metric); epochs != run.epoch_values.end()) {
+  const auto steps = run.step_values.find(metric);
+  const auto epochs = run.epoch_values.find(metric);
+  const bool has_steps = steps != run.step_values.end();
+  if (epochs != run.epoch_values.end() &&
+      (!has_steps || steps->second.points() < std::ssize(epochs->second))) {
     curve.points = points_of(epochs->second, x);
     curve.has_dots = true;
+  } else if (has_steps) {
+    curve.points = points_of(steps->second, x);
   }
   return curve;
 }

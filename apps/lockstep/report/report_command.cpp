@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -88,7 +89,10 @@ void name_apart(std::vector<report::RunLog>& runs) {
 }
 
 void write_report(const ReportArguments& arguments) {
-  const std::size_t count = arguments.runs.size();
+  std::vector<report::RunLog> runs;
+  for (const std::string& path : arguments.runs)
+    std::ranges::move(report::read_runs(path), std::back_inserter(runs));
+  const std::size_t count = runs.size();
   if (count > report::kMaxRuns)
     throw Error(ErrorCategory::input, "report",
                 fmt::format("expected at most {} runs", report::kMaxRuns),
@@ -97,9 +101,6 @@ void write_report(const ReportArguments& arguments) {
     throw Error(ErrorCategory::input, "--price",
                 fmt::format("expected one price, or one of each of the {} runs", count),
                 fmt::format("got {}", prices));
-  std::vector<report::RunLog> runs;
-  runs.reserve(count);
-  for (const std::string& path : arguments.runs) runs.push_back(report::read_run(path));
   for (const report::RunLog& run : runs)
     if (std::error_code none; std::filesystem::equivalent(run.path, arguments.output, none))
       throw Error(ErrorCategory::input, "--output", "expected another file than the logs",
@@ -120,13 +121,13 @@ void add_report_command(CLI::App& program) {
       "report",
       "Write a page about trainings: curves, times, replicas, events, configuration\n\n"
       "Example:\n"
-      "  lockstep train --model cnn --data fashion-mnist --json > run.jsonl\n"
+      "  lockstep train --model cnn --data fashion-mnist --events run.jsonl\n"
       "  lockstep report run.jsonl --output report.html\n");
   const auto arguments = std::make_shared<ReportArguments>();
   command
       ->add_option("RUN", arguments->runs,
-                   "What lockstep train --json printed, also of a training that still runs; or a "
-                   "directory with one such file. Several runs are compared")
+                   "Events of a training (--events, --json), also of one that still runs; or a "
+                   "directory with such files. Several runs are compared")
       ->type_name("")
       ->required();
   add_fields(*command, fields_of(*arguments));

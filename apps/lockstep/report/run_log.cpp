@@ -91,7 +91,9 @@ class Reader {
   }
 
   void finish() {
-    if (log_.breakdown.empty()) log_.breakdown = std::move(epoch_breakdown_);  // --log-every 0
+    // A short training has few events `step`, or none.
+    if (points_of(log_.breakdown) < points_of(epoch_breakdown_))
+      log_.breakdown = std::move(epoch_breakdown_);
     for (ReplicaTimes& times : log_.replicas) {
       times.input /= intervals_;
       times.compute /= intervals_;
@@ -182,12 +184,16 @@ class Reader {
     if (is_true(event, "skipped"))
       note(is_true(event, "overflow") ? "step skipped: the loss scale was too large"
                                       : "step skipped: loss or gradient not finite");
+    add_verdict(event);
     add_breakdown(event, log_.breakdown);
     add_replicas(event);
   }
 
-  /// Also adds the verdict.
-  void add_breakdown(const json& event, std::map<std::string, Series>& parts) {
+  static std::int64_t points_of(const std::map<std::string, Series>& parts) {
+    return parts.empty() ? 0 : parts.begin()->second.points();
+  }
+
+  void add_verdict(const json& event) {
     if (const std::string bound = text_in(event, "bound_by"); !bound.empty()) {
       if (log_.bound_by.size() < kMaxNames || log_.bound_by.contains(bound)) ++log_.bound_by[bound];
       if (bound != last_bound_) note_bound(bound);
@@ -195,6 +201,9 @@ class Reader {
     }
     if (std::string verdict = text_in(event, "verdict"); !verdict.empty())
       log_.verdict = std::move(verdict);
+  }
+
+  void add_breakdown(const json& event, std::map<std::string, Series>& parts) {
     const auto breakdown = event.find("breakdown");
     if (breakdown == event.end() || !breakdown->is_object()) return;
     for (const auto& [name, value] : breakdown->items())
@@ -234,7 +243,8 @@ class Reader {
     for (const auto& [name, value] : event.items())
       if (is_curve(name, value) && (!is_partial || name.starts_with("validation_")))
         add_curve(log_.epoch_values, name, number_in(event, name.c_str()));
-    if (log_.breakdown.empty()) add_breakdown(event, epoch_breakdown_);
+    if (log_.breakdown.empty()) add_verdict(event);  // else those of its steps are known
+    add_breakdown(event, epoch_breakdown_);
     if (const double skipped = number_in(event, "skipped_samples").value_or(0); skipped > 0)
       note(fmt::format("{:.0f} samples in skipped steps", skipped));
     for (const json& bad : array_in(event, "bad_records"))
@@ -293,7 +303,8 @@ void for_each_line(const InputFile& file, Process process) {
   if (!open.empty() || is_too_long) process(open, false);
 }
 
-constexpr const char* kExpected = "expected what lockstep train --json printed (> run.jsonl)";
+constexpr const char* kExpected =
+    "expected the events of a training (lockstep train --events run.jsonl)";
 
 /// Whether the file begins with an event `start`.
 bool begins_a_run(const fs::path& path) {
@@ -303,30 +314,59 @@ bool begins_a_run(const fs::path& path) {
   return first.starts_with("{\"event\":\"start\"");
 }
 
-fs::path log_in(const fs::path& directory) {
+/// The logs of trainings in a directory, sorted; in those of its subdirectories if `levels` is 1.
+std::vector<fs::path> logs_in(const fs::path& directory, int levels) {
   std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     const fs::path& path = entry->path();
     const std::string extension = path.extension().string();
-    if (extension != ".jsonl" && extension != ".json" && extension != ".log") continue;
+    const bool has_name = extension == ".jsonl" || extension == ".json" || extension == ".log";
     std::error_code unknown;
-    if (entry->is_regular_file(unknown) && begins_a_run(path)) found.push_back(path);
+    if (levels > 0 && entry->is_directory(unknown))
+      std::ranges::copy(logs_in(path, levels - 1), std::back_inserter(found));
+    else if (levels == 0 && has_name && entry->is_regular_file(unknown) && begins_a_run(path))
+      found.push_back(path);
   }
   if (error)
     throw Error(ErrorCategory::data, directory.string(), "expected a directory that can be read",
                 error.message());
   std::ranges::sort(found);
-  if (found.empty())
-    throw Error(ErrorCategory::data, directory.string(),
-                std::string(kExpected) + " in the directory", "there is none");
-  if (found.size() > 1)
-    throw Error(ErrorCategory::data, directory.string(),
-                "expected one log of a training in the directory",
-                fmt::format("got {}, such as {} and {}", found.size(), found[0].filename().string(),
-                            found[1].filename().string()));
-  return found.front();
+  return found;
+}
+
+RunLog read_log(const fs::path& path, const std::string& name) {
+  RunLog log;
+  log.path = path;
+  log.name = encode_bytes(name);
+  const InputFile file(log.path, ErrorCategory::data);
+  Reader reader(log);
+  std::int64_t number = 0;
+  std::int64_t events = 0;
+  for_each_line(file, [&](std::string_view line, bool is_whole) {
+    ++number;
+    if (line.empty() && is_whole) return;
+    if (reader.add(line)) {
+      ++events;
+    } else if (!is_whole) {
+      log.is_cut_off = true;
+    } else if (log.damaged_lines++ == 0) {
+      log.first_damaged = number;
+    }
+  });
+  if (events == 0)
+    throw Error(ErrorCategory::data, log.path.string(), kExpected,
+                number == 0 ? "the file is empty" : "none of its lines is an event");
+  reader.finish();
+  return log;
+}
+
+/// The last name of `directory`, also of "." and of "runs/".
+std::string name_of(const fs::path& directory) {
+  std::error_code unknown;
+  const fs::path whole = fs::absolute(directory, unknown).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
 }  // namespace
@@ -355,38 +395,32 @@ std::string RunLog::status() const {
   if (number_in(end, "signal").value_or(0) > 0) return signal_text(end);
   if (const auto healthy = end.find("healthy"); healthy != end.end() && *healthy == false)
     return "diverged";
+  if (end.contains("nothing_trained") && epoch_values.empty() && step_values.empty())
+    return "nothing trained: it had ended";
   return is_true(end, "stopped") ? "stopped early" : "finished";
 }
 
-RunLog read_run(const fs::path& path) {
+std::vector<RunLog> read_runs(const fs::path& path) {
   std::error_code unknown;
-  const bool is_directory = fs::is_directory(path, unknown);
-  RunLog log;
-  log.path = is_directory ? log_in(path) : path;
-  const fs::path whole = fs::absolute(path, unknown).lexically_normal();
-  log.name = encode_bytes(
-      is_directory ? (whole.has_filename() ? whole : whole.parent_path()).filename().string()
-                   : path.stem().string());
-  const InputFile file(log.path, ErrorCategory::data);
-  Reader reader(log);
-  std::int64_t number = 0;
-  std::int64_t events = 0;
-  for_each_line(file, [&](std::string_view line, bool is_whole) {
-    ++number;
-    if (line.empty() && is_whole) return;
-    if (reader.add(line)) {
-      ++events;
-    } else if (!is_whole) {
-      log.is_cut_off = true;
-    } else if (log.damaged_lines++ == 0) {
-      log.first_damaged = number;
-    }
-  });
-  if (events == 0)
-    throw Error(ErrorCategory::data, log.path.string(), kExpected,
-                number == 0 ? "the file is empty" : "none of its lines is an event");
-  reader.finish();
-  return log;
+  std::vector<RunLog> runs;
+  if (!fs::is_directory(path, unknown)) {
+    runs.push_back(read_log(path, path.stem().string()));
+    return runs;
+  }
+  const std::vector<fs::path> own = logs_in(path, 0);
+  const std::vector<fs::path> logs = own.empty() ? logs_in(path, 1) : own;
+  if (logs.empty())
+    throw Error(ErrorCategory::data, path.string(), std::string(kExpected) + " in the directory",
+                "there is none");
+  for (const fs::path& log : logs) {
+    // A single log has the name of its directory.
+    const auto is_beside = [&](const fs::path& other) {
+      return other.parent_path() == log.parent_path();
+    };
+    const bool is_single = std::ranges::count_if(logs, is_beside) == 1;
+    runs.push_back(read_log(log, is_single ? name_of(log.parent_path()) : log.stem().string()));
+  }
+  return runs;
 }
 
 }  // namespace lockstep::inline v0::apps::report

@@ -77,9 +77,9 @@ struct RunLog {
   bool is_finished() const;  ///< whether it reached its last step or was stopped by a callback
 };
 
-/// Reads the output of `lockstep train --json`, also of a running training. `path`: the file, or a
-/// directory with one such file (*.jsonl, *.json or *.log). Throws Error (data) unless there is one
-/// readable file with events.
-RunLog read_run(const std::filesystem::path& path);
+/// Reads the events of trainings, also of running ones. `path`: a file, or a directory with such
+/// files (*.jsonl, *.json or *.log), or with directories that have them; all are read. At least
+/// one. Throws Error (data) unless there are readable files with events.
+std::vector<RunLog> read_runs(const std::filesystem::path& path);
 
 }  // namespace lockstep::inline v0::apps::report

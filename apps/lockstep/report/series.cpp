@@ -74,14 +74,16 @@ double Series::mean_at(double step) const {
   return (step - before->step() <= next->step() - step ? *before : *next).mean();
 }
 
+std::int64_t Series::points() const {
+  std::int64_t points = 0;
+  for (const Bin& bin : bins_) points += bin.points;
+  return points;
+}
+
 double Series::mean() const {
   double sum = 0;
-  std::int64_t points = 0;
-  for (const Bin& bin : bins_) {
-    sum += bin.sum;
-    points += bin.points;
-  }
-  return points == 0 ? 0 : sum / static_cast<double>(points);
+  for (const Bin& bin : bins_) sum += bin.sum;
+  return bins_.empty() ? 0 : sum / static_cast<double>(points());
 }
 
 }  // namespace lockstep::inline v0::apps::report

@@ -49,7 +49,8 @@ class Series {
   std::vector<Bin> coarse(std::size_t count) const;
   /// The mean of the bin nearest to `step`; 0 if there is none.
   double mean_at(double step) const;
-  double mean() const;  ///< mean of all points; 0 if there are none
+  double mean() const;          ///< mean of all points; 0 if there are none
+  std::int64_t points() const;  ///< number of points that were added
 
  private:
   std::vector<Bin> bins_;

@@ -78,10 +78,11 @@ std::string breakdown_of(const RunLog& run) {
   for (const auto& [bound, count] : run.bound_by)
     intervals += fmt::format("{}{} in {}", intervals.empty() ? "" : ", ", escape_html(bound),
                              counted(count, "interval"));
+  // One interval is a chart without an area.
   return fmt::format(
       "<div class=\"grid\">{}<div class=\"card\"><figcaption>Mean of all steps "
       "<span class=\"unit\">{} per step</span></figcaption>{}{}</div></div>",
-      stacked_chart(chart), time_text(total), share_bar(bar),
+      bins.size() > 1 ? stacked_chart(chart) : "", time_text(total), share_bar(bar),
       intervals.empty() ? "" : "<p class=\"note\">Bound by " + intervals + ".</p>");
 }
 

@@ -48,7 +48,7 @@ inline std::string end_event(int steps, const std::string& more = "") {
 inline RunLog log_of(const std::string& text, const std::string& name = "run") {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / (name + ".jsonl"), text);
-  return read_run(directory / (name + ".jsonl"));
+  return read_runs(directory / (name + ".jsonl")).front();
 }
 
 /// The text of the Error that `call` throws.

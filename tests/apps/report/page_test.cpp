@@ -103,6 +103,24 @@ TEST(ReportPage, EscapesContentsOfLogs) {
   expect_balanced(page);
 }
 
+TEST(ReportPage, DrawsEpochsOfAShortTraining) {
+  const std::string loss = R"("loss":0.5,"breakdown":{"compute":0.01},)";
+  const std::vector<RunLog> runs = {log_of(start_event() + epoch_event(17, 0.1, loss) +
+                                           epoch_event(34, 0.2, loss) + step_event(40, 0.4) +
+                                           epoch_event(51, 0.3, loss) + end_event(51))};
+  const std::string page = report_page(runs, {});
+  EXPECT_EQ(count_of(page, "<circle"), 3U * 3) << "loss, accuracy of the validation, samples/s";
+  EXPECT_THAT(page, HasSubstr("Time of a step"));
+}
+
+TEST(ReportPage, HasNoChartOfOneInterval) {
+  const std::vector<RunLog> runs = {
+      log_of(start_event() + epoch_event(17, 0.1, R"("breakdown":{"compute":0.01},)"))};
+  const std::string page = report_page(runs, {});
+  EXPECT_THAT(page, Not(HasSubstr("Time of a step")));
+  EXPECT_THAT(page, HasSubstr("10.00 ms</td><td>100.0 %"));
+}
+
 TEST(ReportPage, ComparesRuns) {
   std::vector<RunLog> runs = {
       log_of(log_text(), "slow"),

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/apps/report/logs.h"
 
@@ -152,32 +154,61 @@ TEST(RunLog, IgnoresTrainingMetricsOfIncompleteEpoch) {
   EXPECT_TRUE(log.epoch_values.contains("validation_loss"));
 }
 
-TEST(ReadRun, FindsLogInDirectory) {
-  const data::TemporaryDirectory directory;
-  EXPECT_THAT(refusal_of([&] { read_run(directory.path()); }), EndsWith("there is none"));
-  data::write_bytes(directory / "recorder-0.jsonl", "{\"kind\":1}\n");
-  data::write_bytes(directory / "a.jsonl", start_event() + step_event(10, 2));
-  const RunLog log = read_run(directory.path());
-  EXPECT_EQ(log.path, directory / "a.jsonl");
-  EXPECT_EQ(log.name, directory.path().filename().string());
-  data::write_bytes(directory / "b.json", start_event());
-  EXPECT_THAT(refusal_of([&] { read_run(directory.path()); }),
-              HasSubstr("expected one log of a training in the directory, got 2, such as a.jsonl "
-                        "and b.json"));
+TEST(RunLog, UsesBreakdownOfEpochsIfThereAreMoreOfThem) {
+  const std::string step = R"("breakdown":{"compute":1},"bound_by":"compute",)";
+  const std::string epoch = R"("breakdown":{"compute":2},"bound_by":"input",)";
+  const RunLog log = log_of(start_event() + epoch_event(5, 0.1, epoch) + step_event(6, 1, step) +
+                            epoch_event(10, 0.2, epoch));
+  EXPECT_EQ(log.breakdown.at("compute").points(), 2);
+  EXPECT_EQ(log.breakdown.at("compute").mean(), 2);
+  EXPECT_EQ(log.bound_by.at("compute"), 1);
 }
 
-TEST(ReadRun, RejectsOtherFiles) {
+TEST(RunLog, SaysThatNothingWasTrained) {
+  const RunLog log = log_of(start_event() + end_event(40, R"("nothing_trained":"why",)"));
+  EXPECT_EQ(log.status(), "nothing trained: it had ended");
+}
+
+TEST(ReadRuns, FindsLogsInDirectory) {
+  const data::TemporaryDirectory directory;
+  EXPECT_THAT(refusal_of([&] { read_runs(directory.path()); }), EndsWith("there is none"));
+  data::write_bytes(directory / "recorder-0.jsonl", "{\"kind\":1}\n");
+  data::write_bytes(directory / "a.jsonl", start_event() + step_event(10, 2));
+  const std::vector<RunLog> one = read_runs(directory.path());
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0].path, directory / "a.jsonl");
+  EXPECT_EQ(one[0].name, directory.path().filename().string());
+  data::write_bytes(directory / "b.json", start_event());
+  const std::vector<RunLog> two = read_runs(directory.path());
+  ASSERT_EQ(two.size(), 2U);
+  EXPECT_EQ(two[0].name, "a");
+  EXPECT_EQ(two[1].name, "b");
+}
+
+TEST(ReadRuns, FindsLogsOfASweep) {
+  const data::TemporaryDirectory directory;
+  for (const char* run : {"slow", "fast"}) {
+    std::filesystem::create_directory(directory / run);
+    data::write_bytes(directory / run / "events.jsonl", start_event());
+  }
+  const std::vector<RunLog> runs = read_runs(directory.path());
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0].name, "fast");
+  EXPECT_EQ(runs[1].name, "slow");
+}
+
+TEST(ReadRuns, RejectsOtherFiles) {
   const data::TemporaryDirectory directory;
   data::write_bytes(directory / "empty", "");
   data::write_bytes(directory / "text", "epoch step loss\n");
-  EXPECT_THAT(refusal_of([&] { read_run(directory / "empty"); }),
-              HasSubstr("] expected what lockstep train --json printed (> run.jsonl); the file is "
-                        "empty"));
-  EXPECT_THAT(refusal_of([&] { read_run(directory / "text"); }),
+  EXPECT_THAT(refusal_of([&] { read_runs(directory / "empty"); }),
+              HasSubstr("] expected the events of a training (lockstep train --events run.jsonl); "
+                        "the file is empty"));
+  EXPECT_THAT(refusal_of([&] { read_runs(directory / "text"); }),
               HasSubstr("; none of its lines is an event"));
-  EXPECT_THAT(refusal_of([&] { read_run(directory / "none"); }),
+  EXPECT_THAT(refusal_of([&] { read_runs(directory / "none"); }),
               HasSubstr("No such file or directory"));
-  EXPECT_THAT(refusal_of([&] { read_run("/dev/null"); }), HasSubstr("/dev/null] expected "));
+  EXPECT_THAT(refusal_of([&] { read_runs("/dev/null"); }), HasSubstr("/dev/null] expected "));
 }
 
 }  // namespace
