@@ -421,6 +421,21 @@ TEST_F(Saved, EvaluatesTop5WithMoreClasses) {
               HasSubstr(", top-5 accuracy "));
 }
 
+TEST_F(Saved, TrainsDropoutOfMlpAsDescribed) {
+  const std::string model = scratch_.path() / "net.json";
+  std::ofstream(model) << R"({"layers": [{"type": "flatten"},
+      {"type": "dense", "units": 9}, {"type": "relu"}, {"type": "dropout", "rate": 0.25},
+      {"type": "dense", "units": "classes"}]})";
+  const auto hash = [&](const std::string& network) {
+    const Result result = run_lockstep("train --json --checkpoint-dir none --epochs 2 --model " +
+                                       network + " --data synthetic:8x8x1,4,100");
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return hash_of(result);
+  };
+  EXPECT_EQ(hash("mlp:9,dropout=0.25"), hash(model));
+  EXPECT_NE(hash("mlp:9,dropout=0.25"), hash("mlp:9"));
+}
+
 TEST_F(Saved, StoresDescribedModel) {
   const std::string model = scratch_.path() / "net.json";
   std::ofstream(model)

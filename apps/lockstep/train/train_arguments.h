@@ -174,8 +174,9 @@ struct Fields<apps::TrainArguments> {
   static constexpr std::tuple list{
       Field{&Options::model,
             {"model", kCommonOptions,
-             "Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
-             "layers, mobilenet_v2:0.5 a factor on the number of filters, "
+             "Network to train (required): {}; mlp:10,10,dropout=0.2 sets the sizes of "
+             "the hidden layers and the dropout after each, mobilenet_v2:0.5 a factor on the "
+             "number of filters, "
              "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings, "
              "lstm:2x256,embedding=64 the number of layers and their sizes, and with "
              ",return_sequences predicts at each position; gpt:4x128x2,dropout=0.1 the "

@@ -72,14 +72,17 @@ Network linear(Shape input, std::int64_t classes) {
   return network;
 }
 
-Network mlp(Shape input, std::int64_t classes, const std::vector<std::int64_t>& hidden) {
+Network mlp(Shape input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
+            float dropout) {
   const bool is_plain = hidden.empty() || hidden == std::vector<std::int64_t>{128, 128};
-  Network network(std::move(input),
-                  is_plain ? "mlp" : fmt::format("mlp:{}", fmt::join(hidden, ",")));
+  std::string name = is_plain ? "mlp" : fmt::format("mlp:{}", fmt::join(hidden, ","));
+  if (dropout > 0) name += fmt::format("{}dropout={}", is_plain ? ':' : ',', dropout);
+  Network network(std::move(input), std::move(name));
   flatten_if_needed(network);
   for (const std::int64_t units : hidden) {
     network.add(model::Dense({.units = units}));
     network.add(model::ReLU());
+    if (dropout > 0) network.add(model::Dropout({.rate = dropout}));
   }
   network.add(model::Dense({.units = classes}));
   return network;

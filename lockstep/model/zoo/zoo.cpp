@@ -83,15 +83,18 @@ void read_dropout(Spec& spec, float& dropout) {
   if (dropout >= 1) spec.refuse("dropout", "expected dropout to be below 1");
 }
 
-/// The options of "mlp:10,10".
-std::vector<std::int64_t> hidden_sizes(Spec& spec) {
+/// The network of "mlp:10,10,dropout=0.2".
+Network mlp_of(Spec& spec, const Shape& input, std::int64_t classes) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = 0;; sizes.push_back(std::exchange(size, 0))) {
     read_sizes(spec, "UNITS", 1, {&size});
     if (size == 0) break;
   }
+  float dropout = 0;
+  read_dropout(spec, dropout);
   spec.finish();
-  return sizes.empty() ? std::vector<std::int64_t>{128, 128} : sizes;
+  if (sizes.empty()) sizes = {128, 128};
+  return mlp(input, classes, sizes, dropout);
 }
 
 /// The options of "mobilenet_v2:0.5".
@@ -187,7 +190,7 @@ Network network_of(Spec& spec, std::span<const DataInput> inputs, std::int64_t c
     return lstm(std::array{DataInput{{.name = "features", .shape = input}}}, classes,
                 lstm_options(spec));
   if (kind == kVit) return vit(input, classes, transformer_options(spec));
-  if (kind == kMlp) return mlp(input, classes, hidden_sizes(spec));
+  if (kind == kMlp) return mlp_of(spec, input, classes);
   if (kind == kMobileNet) return mobilenet_v2(input, classes, mobile_net_options(spec));
   const auto* const recipe = std::ranges::find(kRecipes, kind, &Recipe::name);
   if (recipe == kRecipes.end())

@@ -94,10 +94,11 @@ model::Network fast_cifar(model::Shape input, std::int64_t classes,
 /// One dense layer on the flattened input: softmax regression.
 model::Network linear(model::Shape input, std::int64_t classes);
 
-/// Dense layers of the sizes `hidden` on the flattened input, each followed by a ReLU, then one of
-/// `classes`. The name is that for make(): "mlp", or "mlp:10,10" for other hidden layers.
+/// Dense layers of the sizes `hidden` on the flattened input, each followed by a ReLU and, with
+/// `dropout` above 0, dropout of that rate, then one of `classes`. The name is that for make():
+/// "mlp", or "mlp:10,10,dropout=0.2" for other hidden layers and dropout.
 model::Network mlp(model::Shape input, std::int64_t classes,
-                   const std::vector<std::int64_t>& hidden = {128, 128});
+                   const std::vector<std::int64_t>& hidden = {128, 128}, float dropout = 0);
 
 /// Two 3x3 convolutions (32 and 64 filters, valid) with ReLU and 2x2 max pooling, a dense layer of
 /// 128 with ReLU, and one of `classes`. It has 225,034 parameters for [28, 28, 1] and 10 classes.
@@ -261,12 +262,12 @@ struct CaptionOptions {
 /// "caption:256,dropout=0.3,cnn=mobilenet_v2". Throws Error (input) for other inputs.
 model::Network caption(std::span<const DataInput> inputs, const CaptionOptions& options = {});
 
-/// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, a gpt,
-/// bert, minilm, seq2seq or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1,ffn=swiglu",
-/// or a caption of another width or cnn. "resnet50:features", or "mlp:10,10,features", leaves out
-/// the head, as features_of() does, and ignores `classes`. Throws Error (input) for an unknown
-/// name.
+/// Creates the network `name`: one of names(), an mlp with other hidden layers or dropout,
+/// "mlp:10,10,dropout=0.2", a mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or
+/// lstm with options, a gpt, bert, minilm, seq2seq or vit of another size, "gpt:4x128",
+/// "gpt:4x128x2,dropout=0.1,ffn=swiglu", or a caption of another width or cnn. "resnet50:features",
+/// or "mlp:10,10,features", leaves out the head, as features_of() does, and ignores `classes`.
+/// Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "lockstep/base/element_type.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network/network.h"
+#include "lockstep/model/network/network_json.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/zoo/support.h"
 
@@ -38,8 +40,23 @@ TEST(Mlp, HasTheRequestedHiddenLayers) {
   EXPECT_EQ(make("mlp:10,20", {4}, 3).parameters().element_count(), 5u * 10 + 11 * 20 + 21 * 3);
 }
 
+TEST(Mlp, IsADescriptionWithDropoutLayers) {
+  const Network described =
+      model::network_from_json(R"({"layers": [
+      {"type": "dense", "units": 8}, {"type": "relu"}, {"type": "dropout", "rate": 0.25},
+      {"type": "dense", "units": 6}, {"type": "relu"}, {"type": "dropout", "rate": 0.25},
+      {"type": "dense", "units": 3}]})",
+                               "mlp.json", {.input = Shape{4}, .classes = {}});
+  const auto layers = [](const Network& network) {
+    return network_to_json(network).value().at("layers").dump();
+  };
+  EXPECT_EQ(layers(mlp({4}, 3, {8, 6}, 0.25F)), layers(described));
+  EXPECT_EQ(layers(make("mlp:8,6,dropout=0.25", {4}, 3)), layers(described));
+}
+
 TEST(Mlp, HasTheNameForMake) {
-  for (const char* name : {"mlp", "mlp:7", "mlp:32,16"}) EXPECT_EQ(make(name, {4}, 3).name(), name);
+  for (const char* name : {"mlp", "mlp:7", "mlp:32,16", "mlp:dropout=0.5", "mlp:7,dropout=0.2"})
+    EXPECT_EQ(make(name, {4}, 3).name(), name);
   EXPECT_EQ(mlp({4}, 3, {10, 20}).name(), "mlp:10,20");
 }
 
@@ -153,6 +170,8 @@ TEST(Make, RejectsAnUnknownNameWithTheNearest) {
 
 TEST(Make, RejectsInvalidSizes) {
   const DataInput values[] = {{{.name = "values", .shape = {4}}}};
+  EXPECT_EQ(input_error_of([] { make("mlp:10,dropout=1", {4}, 3); }),
+            "[model] expected dropout to be below 1, got \"dropout=1\"");
   for (const char* name : {"mlp:0", "mlp:10x10", "mlp:-1", "mlp:10,0"})
     expect_refusals(values, {{name, "[model] expected UNITS in whole numbers above 0, got"}});
   for (const char* name : {"mlp:", "mlp:10,", "mlp:10,,10"})
