@@ -7,7 +7,6 @@
 #include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lockstep/model/layers/elementwise/elementwise.h"
@@ -132,7 +131,7 @@ TEST(BatchNormalization, UsesMovingStatisticsIfFrozen) {
   ASSERT_TRUE(seen->training);
   EXPECT_EQ(seen->values, expected);
   EXPECT_THAT(trial.model().buffers(), ::testing::ElementsAreArray(before));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(BatchNormalization, WorksOnVectors) {
@@ -159,7 +158,7 @@ TEST(BatchNormalization, HasTheGradientsOfItsInputScaleAndShift) {
     Network network(input);
     network.add(Shift());
     network.add(BatchNormalization(kOptions));
-    expect_gradients_match_differences(std::move(network), {.samples = 4});
+    expect_gradients_match_differences(network, {.samples = 4});
   }
 }
 
@@ -187,7 +186,7 @@ TEST(BatchNormalization, HasTheSameGradientsWithAReLUFused) {
 TEST(BatchNormalization, TrainsAsTheFirstLayer) {
   Network network({4});
   network.add(BatchNormalization(kOptions));
-  expect_gradients_match_differences(std::move(network), {.samples = 4});
+  expect_gradients_match_differences(network, {.samples = 4});
 }
 
 TEST(BatchNormalization, InitiallyIsTheIdentityOnNormalizedInput) {

@@ -87,7 +87,7 @@ TEST_P(Convolution, HasTheGradientsOfItsInputKernelAndBias) {
   Network network(c.input);
   network.add(Shift());
   network.add(Conv2D(c.options));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -157,7 +157,7 @@ TEST(CustomLayer, TrainsAmongOtherLayers) {
   network.add(ScaledTanh());
   network.add(Dense({.units = 3}));
   network.add(ScaledTanh(), {network.last()}, "last");
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(CustomLayer, MayReadSeveralInputs) {
@@ -167,14 +167,14 @@ TEST(CustomLayer, MayReadSeveralInputs) {
   network.add(OwnConcatenate(2, 3), {first, second});
   network.add(OwnConcatenate(5, 4), {network.last(), kInput}, "with_input");
   network.add(Dense({.units = 2}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(CustomLayer, MayReadAnInt32Input) {
   Network network({{.name = "words", .shape = {3}, .type = ElementType::int32}});
   network.add(ScaledIndex());
   network.add(Dense({.units = 2}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(CustomLayer, ReadsAnyIndicesWithoutALimit) {

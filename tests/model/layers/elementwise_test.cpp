@@ -95,7 +95,7 @@ TEST(ReLULayer, WorksWhereItsInputHasOtherReaders) {
     const float x = trial.features()[i] + trial.parameter("shift/offset")[i];
     EXPECT_FLOAT_EQ(trial.predict()[i], x + std::max(x, 0.0f));
   }
-  expect_gradients_match_differences(std::move(network), {.samples = 1, .step = 1e-3f});
+  expect_gradients_match_differences(network, {.samples = 1, .step = 1e-3f});
 }
 
 struct PointwiseCase {
@@ -191,7 +191,7 @@ TEST_P(PointwiseLayers, HaveTheGradientsOfTheirInput) {
   Network shifted({7});
   shifted.add(Shift());
   shifted.add_node(network().nodes().front().layer, {shifted.last()}, "");
-  expect_gradients_match_differences(std::move(shifted), {.step = GetParam().step});
+  expect_gradients_match_differences(shifted, {.step = GetParam().step});
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, PointwiseLayers, testing::ValuesIn(kPointwiseCases),
@@ -205,7 +205,7 @@ TEST(PointwiseLayersOfInputs, KeepTheInputThatAFunctionInPlaceWouldOverwrite) {
   network.add(SiLU());
   network.add(LeakyReLU({.negative_slope = 0}));
   network.add(GELU({.approximate = true}));
-  expect_gradients_match_differences(std::move(network), {.step = 1e-2f});
+  expect_gradients_match_differences(network, {.step = 1e-2f});
 }
 
 TEST(ReLU6Layer, PassesTheGradientBetweenZeroAndSix) {
@@ -295,7 +295,7 @@ TEST(FlattenLayer, PassesGradientsThrough) {
   network.add(Shift());
   network.add(Flatten());
   network.add(Dense({.units = 3}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(AddLayer, SumsAllItsInputs) {
@@ -310,14 +310,14 @@ TEST(AddLayer, SumsAllItsInputs) {
                 3 * trial.features()[i] + trial.parameter("shift/offset")[i % 5] +
                     trial.parameter("shift_1/offset")[i % 5],
                 1e-6f);
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(AddLayer, AcceptsTheSameInputTwice) {
   Network network({5});
   const NodeId shifted = network.add(Shift());
   network.add(Add(), {shifted, shifted});
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(AddLayer, MayBeFollowedByAReLU) {
@@ -328,7 +328,7 @@ TEST(AddLayer, MayBeFollowedByAReLU) {
   network.add(ReLU());
   Trial trial(network, 3);
   for (const float output : trial.predict()) EXPECT_GE(output, 0);
-  expect_gradients_match_differences(std::move(network), {.step = 1e-3f});
+  expect_gradients_match_differences(network, {.step = 1e-3f});
 }
 
 TEST(AddLayer, RefusesShapesThatDiffer) {
@@ -356,14 +356,14 @@ TEST(MultiplyLayer, MultipliesAllItsInputs) {
                     (x + trial.parameter("shift_1/offset")[i % 5]),
                 1e-5f);
   }
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(MultiplyLayer, AcceptsTheSameInputTwice) {
   Network network({5});
   const NodeId shifted = network.add(Shift());
   network.add(Multiply(), {shifted, shifted, shifted});
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(MultiplyLayer, RefusesShapesThatDiffer) {
@@ -406,7 +406,7 @@ TEST(SoftmaxLayer, HasTheGradientsOfItsInput) {
   Network network({5});
   network.add(Shift());
   network.add(Softmax());
-  expect_gradients_match_differences(std::move(network), {.step = 1e-2f, .floor = 0.02});
+  expect_gradients_match_differences(network, {.step = 1e-2f, .floor = 0.02});
 }
 
 // The output of dropout for ones: 0 or 1 / (1 - rate).

@@ -81,7 +81,7 @@ TEST(Embedding, MatchesFiniteDifferences) {
   Network network = word_network({4});
   network.add(Flatten());
   network.add(Dense({.units = 2}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(Embedding, IsInitiallyUniform) {

@@ -172,7 +172,7 @@ TEST(GlobalAveragePooling2D, HasTheGradientsOfItsInput) {
   Network network({3, 4, 2});
   network.add(Shift());
   network.add(GlobalAveragePooling2D());
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(GlobalMaxPooling2D, IsTheLargestOfTheImage) {
@@ -188,7 +188,7 @@ TEST(GlobalMaxPooling2D, HasTheGradientsOfItsInput) {
   Network network({3, 4, 2});
   network.add(Shift());
   network.add(GlobalMaxPooling2D());
-  expect_gradients_match_differences(std::move(network), {.samples = 1, .step = 1e-3f});
+  expect_gradients_match_differences(network, {.samples = 1, .step = 1e-3f});
 }
 
 TEST(UpSampling2D, RepeatsEachPixel) {
@@ -206,7 +206,7 @@ TEST(UpSampling2D, HasTheGradientsOfItsInput) {
   Network network({3, 2, 2});
   network.add(Shift());
   network.add(UpSampling2D({.size = {2, 3}}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
   EXPECT_EQ(input_error_of([] {
               Network({3, 2, 2}).add(UpSampling2D({.size = {0, 1}}));
             }),
@@ -232,7 +232,7 @@ TEST(UpSampling2D, HasTheGradientsOfItsInterpolation) {
       Network network(shape);
       network.add(Shift());
       network.add(UpSampling2D({.size = size, .interpolation = Interpolation::bilinear}));
-      expect_gradients_match_differences(std::move(network));
+      expect_gradients_match_differences(network);
     }
 }
 

@@ -64,7 +64,7 @@ TEST(PositionalEmbeddingLayer, HasTheGradientsOfItsInputAndTable) {
     network.add(Dense({.units = 12}));
     network.add(Reshape({.shape = {3, 4}}));
     network.add(Add(), {network.last(), shift, placed});  // so that gradients are added
-    expect_gradients_match_differences(std::move(network));
+    expect_gradients_match_differences(network);
   }
   // Larger than the blocks of the table that are summed.
   Network large = positional_network(PositionKind::learned, {65, 64});
@@ -116,7 +116,7 @@ TEST(PositionalEmbeddingLayer, MayBeFrozen) {
   network.add(PositionalEmbedding());
   const std::vector<std::string> patterns = {"positional_embedding/*"};
   network.freeze(patterns);
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(PositionalEmbeddingLayer, RoundsToBfloat16) {

@@ -171,7 +171,7 @@ TEST(RecurrentStates, HaveGradientsIfOthersAreFrozen) {
            .initial_state =
                true}}.network();
       network.freeze(frozen);
-      expect_gradients_match_differences(std::move(network));
+      expect_gradients_match_differences(network);
     }
 }
 

@@ -215,7 +215,7 @@ TEST(RecurrentLayers, MatchFiniteDifferencesWhenStacked) {
   network.add(GRU({.units = 3, .return_sequences = true, .bidirectional = true}));
   network.add(SimpleRNN({.units = 2}));
   network.add(Dense({.units = 2}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(RecurrentLayers, HaveTheSameGradientsIfOthersAreFrozen) {

@@ -157,7 +157,7 @@ TEST(Cropping1DLayer, HasTheGradientOfItsInput) {
   network.add(Cropping1D({.before = 1, .after = 2}));
   network.add(Flatten());
   network.add(Dense({.units = 3}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 TEST(ShapeLayers, HaveTheGradientsOfTheirInputs) {
@@ -172,7 +172,7 @@ TEST(ShapeLayers, HaveTheGradientsOfTheirInputs) {
   network.add(Multiply(), {joined, joined});
   network.add(Flatten());
   network.add(Dense({.units = 3}));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 }  // namespace

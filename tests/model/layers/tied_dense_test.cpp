@@ -84,7 +84,7 @@ TEST(TiedDense, TrainsUnfrozenParameters) {
     SCOPED_TRACE(patterns.front());
     Network network = next_words(true, true);
     network.freeze(patterns);
-    expect_gradients_match_differences(std::move(network));
+    expect_gradients_match_differences(network);
   }
 }
 
@@ -97,7 +97,7 @@ TEST(TiedDense, AcceptsAnEmbeddingWithoutReaders) {
   Trial trial(network, 3);
   trial.train();
   EXPECT_THAT(trial.gradient("unread/embeddings"), ::testing::Contains(::testing::Ne(0.0f)));
-  expect_gradients_match_differences(std::move(network));
+  expect_gradients_match_differences(network);
 }
 
 // Both uses contribute, and a later pass does not add to an earlier one.

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "tests/model/support/numbers.h"
 
@@ -72,32 +72,11 @@ std::vector<float> Trial::predict() {
   return {outputs.begin(), outputs.end()};
 }
 
-void expect_gradients_match_differences(Network network, const DifferenceCheck& check) {
-  Trial trial(std::move(network), check.samples, check.seed);
-  trial.train();
-  const std::vector<float> gradients(trial.model().gradients().begin(),
-                                     trial.model().gradients().end());
-  const auto loss_with = [&](float& parameter, float value) {
-    const float kept = std::exchange(parameter, value);
-    const double loss = trial.train().loss();
-    parameter = kept;
-    return loss;
-  };
-  for (const ParameterInfo& entry : trial.model().trained_table().entries()) {
-    const auto expected = ParameterTable::slice(std::span(gradients), entry);
-    double largest = check.floor;
-    for (const float gradient : expected)
-      largest = std::max(largest, std::abs(static_cast<double>(gradient)));
-    const auto values = trial.parameter(entry.name);
-    const std::size_t stride = 1 + entry.count / 40;
-    for (std::size_t i = 0; i < entry.count; i += stride) {
-      const float up = values[i] + check.step;
-      const float down = values[i] - check.step;
-      const double difference =
-          (loss_with(values[i], up) - loss_with(values[i], down)) / static_cast<double>(up - down);
-      EXPECT_NEAR(expected[i], difference, check.tolerance * largest)
-          << entry.name << " element " << i;
-    }
+void expect_gradients_match_differences(const Network& network, const GradientCheck& check) {
+  try {
+    check_gradients(network, check);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/device/buffer.h"
+#include "lockstep/model/compiled/check_gradients.h"
 #include "lockstep/model/compiled/compiled_model.h"
 
 namespace lockstep::inline v0::model {
@@ -50,16 +51,7 @@ class Trial {
   std::vector<float> targets_;
 };
 
-/// Compares gradients of the mean loss with central differences, for up to 40 elements of every
-/// trained parameter. The tolerance is relative to the largest gradient of the parameter, or to
-/// `floor` where that is smaller.
-struct DifferenceCheck {
-  std::int64_t samples = 3;
-  std::uint64_t seed = 1;
-  float step = 4e-3f;
-  double tolerance = 5e-3;
-  double floor = 0.05;
-};
-void expect_gradients_match_differences(Network network, const DifferenceCheck& check = {});
+/// Expects that check_gradients() finds no difference.
+void expect_gradients_match_differences(const Network& network, const GradientCheck& check = {});
 
 }  // namespace lockstep::inline v0::model
