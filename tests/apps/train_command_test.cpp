@@ -352,7 +352,8 @@ TEST(TrainCommand, WritesEventsBesideTheText) {
   const Result first = run_lockstep(train + " --epochs 1 --json");
   ASSERT_EQ(first.status, 0) << first.errors;
   const std::vector<nlohmann::json> printed = first.events();
-  const std::vector<nlohmann::json> written = Result{.output = contents_of(events)}.events();
+  const std::vector<nlohmann::json> written =
+      Result{.status = 0, .output = contents_of(events), .errors = {}}.events();
   ASSERT_EQ(written.size(), printed.size());
   for (std::size_t i = 0; i < written.size(); ++i) {
     EXPECT_EQ(written[i]["event"], printed[i]["event"]);

@@ -21,6 +21,7 @@ struct Orientation {
   /// block, and for a damaged one, which Pillow ignores, too.
   static Orientation of_jpeg(std::span<const std::uint8_t> bytes);
 
+  /// Whether the stored image is upright.
   bool is_upright() const { return !swaps && !flips_x && !flips_y; }
   /// The part of the stored image of `width` x `height` that becomes `part` of the upright one.
   Rectangle stored(const Rectangle& part, int width, int height) const;
