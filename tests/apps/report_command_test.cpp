@@ -69,6 +69,17 @@ TEST_F(ReportCommand, RejectsUnknownMetric) {
   EXPECT_FALSE(std::filesystem::exists(at("page.html")));
 }
 
+TEST_F(ReportCommand, ComparesTrainingsOfADirectory) {
+  std::filesystem::create_directory(at("sweep"));
+  train("sweep/sgd.jsonl", "--optimizer sgd");
+  train("sweep/adam.jsonl", "--optimizer adam");
+  EXPECT_THAT(report(at("sweep")), HasSubstr("<th>--optimizer</th><td>adam</td><td>sgd</td>"));
+  const Result prices = run_lockstep("report " + at("sweep") + " --price 1,2,3");
+  EXPECT_EQ(prices.status, 2);
+  EXPECT_THAT(prices.errors,
+              HasSubstr("--price] expected one price, or one of each of the 2 runs, got 3"));
+}
+
 TEST_F(ReportCommand, DoesNotOverwriteLog) {
   train("run.jsonl");
   const std::string log = data::read_bytes(at("run.jsonl"));
