@@ -160,6 +160,9 @@ class Encoder(nn.Module):
         self.layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, functional.gelu, norm_first=True)
         self.conv, self.fc = nn.Conv1d(8, 6, 2, dilation=3), nn.Linear(12, CLASSES)
         self.register_buffer("mask", torch.full((8, 8), float("-inf")).triu(1))
+        for norm in (self.layer.norm1, self.layer.norm2):  # equal arrays would become one
+            norm.weight.data.uniform_(0.5, 1.5)
+            norm.bias.data.uniform_(-0.5, 0.5)
 
     def forward(self, x):
         x = torch.cat([self.token.expand(x.shape[0], -1, -1), self.embed(x)], 1).transpose(0, 1)

@@ -129,7 +129,7 @@ class Check:
         random = numpy.random.default_rng(7)
         inputs = {}
         for one in session.get_inputs():
-            shape = [extent if isinstance(extent, int) and extent > 0 else 32
+            shape = [extent if isinstance(extent, int) and extent > 0 else 64
                      for extent in one.shape[1:]]
             if "int" in one.type:
                 inputs[one.name] = random.integers(0, 5, (SAMPLES, *shape))

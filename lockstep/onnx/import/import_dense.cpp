@@ -317,9 +317,19 @@ void Importer::import_group_normalization(const Node& node) {
   };
   std::vector<float> gamma = of_channels(1);
   std::vector<float> beta = of_channels(2);
-  // Ones and zeros that are no weights of the file stand for a normalization without weights.
+  // Ones and zeros that are no weights of the file, or that weights of channels follow, stand for a
+  // normalization without weights.
+  const Node* next = only_reader(node);
+  if (next != nullptr && next->type == "Reshape") next = only_reader(*next);
+  const auto are_weights = [&](const std::string& tensor) {
+    if (!is_computable(tensor)) return false;
+    const auto* const constant = std::get_if<Constant>(&imported(*next, tensor));
+    return constant != nullptr && !constant->scalar();
+  };
+  const bool is_scaled =
+      next != nullptr && next->type == "Mul" && std::ranges::any_of(next->inputs, are_weights);
   const auto are_constant = [&](std::size_t index, const std::vector<float>& values, float value) {
-    return !initializers_.contains(node.inputs[index]) &&
+    return (is_scaled || !initializers_.contains(node.inputs[index])) &&
            std::ranges::count(values, value) == std::ssize(values);
   };
   const bool scales = !are_constant(1, gamma, 1);

@@ -394,19 +394,32 @@ void Importer::import_pooling(const Node& node) {
       window.ends[k] -= ends[k];
     }
   }
-  const std::optional<Padding> padding = padding_of(window, extents);
-  if (!padding)
-    refuse(node,
-           "expected a border as that of \"valid\", \"same\" or \"symmetric\" (docs/models.md)",
-           fmt::format("got \"pads\" {}, {}, {} and {}", window.begins[0], window.begins[1],
-                       window.ends[0], window.ends[1]));
-  const model::PoolOptions options{
-      .pool = extent_of(window.kernel), .strides = extent_of(window.strides), .padding = *padding};
-  const NodeId layer = is_max ? add(node, model::MaxPool2D(options), {from})
-                              : add(node, model::AveragePool2D(options), {from});
-  Shape output = network_.shape(layer);
+  // Axes whose borders no one option describes are pooled one after the other.
+  const auto pooled = [&](const Window& part) -> bool {
+    const std::optional<Padding> padding = padding_of(part, extents);
+    if (!padding) return false;
+    const model::PoolOptions options{
+        .pool = extent_of(part.kernel), .strides = extent_of(part.strides), .padding = *padding};
+    from = is_max ? add(node, model::MaxPool2D(options), {from})
+                  : add(node, model::AveragePool2D(options), {from});
+    return true;
+  };
+  if (!pooled(window))
+    for (std::size_t k = 0; k < 2; ++k) {
+      Window part = window;
+      const std::size_t other = 1 - k;
+      part.kernel[other] = part.strides[other] = 1;
+      part.begins[other] = part.ends[other] = 0;
+      if (!pooled(part))
+        refuse(node,
+               "expected a border as that of \"valid\", \"same\" or \"symmetric\" (docs/models.md)",
+               fmt::format("got \"pads\" {}, {}, {} and {}", window.begins[0], window.begins[1],
+                           window.ends[0], window.ends[1]));
+      extents[k] = network_.shape(from)[k];
+    }
+  Shape output = network_.shape(from);
   if (axes == 1) output.erase(output.begin() + 1);
-  set(node, channels_first(layer, output));
+  set(node, channels_first(from, output));
 }
 
 void Importer::import_global_pooling(const Node& node) {
