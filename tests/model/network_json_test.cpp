@@ -71,7 +71,7 @@ TEST(NetworkJson, InputsNameALayerWithItsActivation) {
 
 TEST(NetworkJson, EveryOptionReachesItsLayer) {
   const Network conv = with_layers(
-      R"({"type": "conv2d", "filters": 6, "kernel": [3, 5], "strides": [1, 2], "dilation": [2, 1], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"})");
+      R"({"type": "conv2d", "filters": 6, "kernel": [3, 5], "strides": [1, 2], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"})");
   EXPECT_EQ(conv.output_shape(), Shape({8, 4, 6}));
   ASSERT_EQ(conv.parameters().entries().size(), 1u);
   EXPECT_EQ(conv.parameters().entries()[0].shape, Shape({6, 3, 5, 2}));
@@ -484,7 +484,7 @@ TEST(NetworkToJson, RoundTripsEveryNetworkOfTheZoo) {
 
 TEST(NetworkToJson, WritesEveryOption) {
   const std::string options = R"(
-    {"type": "conv2d", "name": "a", "inputs": ["input"], "filters": 4, "kernel": [3, 5], "strides": [1, 2], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"},
+    {"type": "conv2d", "name": "a", "inputs": ["input"], "filters": 4, "kernel": [3, 5], "strides": [1, 2], "dilation": [2, 1], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"},
     {"type": "batch_normalization", "name": "b", "inputs": ["a"], "momentum": 0.5, "epsilon": 0.25, "initial_gamma": 0.0},
     {"type": "relu", "name": "c", "inputs": ["a"]},
     {"type": "add", "name": "d", "inputs": ["b", "c", "a"]},
