@@ -64,7 +64,7 @@ struct GroupNormalizationSpec {
 
 /// Statistics of a group of one sample.
 struct GroupStatistics {
-  float mean = 0;
+  float mean = 0;               ///< over the channels and positions of the group
   float inverse_deviation = 0;  ///< 1 / sqrt(variance + epsilon)
 };
 

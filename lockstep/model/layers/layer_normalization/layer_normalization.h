@@ -31,8 +31,8 @@ class RowNormalization : public BuiltinLayer {
   /// `epsilon` is added before the square root.
   RowNormalization(float epsilon, const Steps& steps) : epsilon_(epsilon), steps_(steps) {}
 
-  float epsilon_;
-  Steps steps_;
+  float epsilon_;  ///< added before the square root
+  Steps steps_;    ///< what the layer computes
 
  private:
   RowNormalizationSpec spec(const CompileContext& context) const;
