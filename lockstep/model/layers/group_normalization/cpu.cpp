@@ -42,7 +42,7 @@ class GroupNormalizationOperation final : public Operation {
       GroupStatistics* const statistics =
           spec_.training ? saved(t) + sample * spec_.groups : statistics_.data();
       sum_rows(sample, [&](std::int64_t row) { sums_[0].block += input(t, row); });
-      const double count = static_cast<double>(spec_.positions * spec_.width());
+      const auto count = static_cast<double>(spec_.positions * spec_.width());
       for (std::int64_t g = 0; g < spec_.groups; ++g)
         statistics[g].mean = static_cast<float>(of_group(sums_[0].total, g).sum() / count);
       spread(statistics, scales_, [](const GroupStatistics& s) { return s.mean; });
@@ -84,7 +84,7 @@ class GroupNormalizationOperation final : public Operation {
       if (t.input_gradients[0].empty()) continue;
       // The means over a group of the gradient of the normalized elements, and of its product with
       // them.
-      const double count = static_cast<double>(spec_.positions * spec_.width());
+      const auto count = static_cast<double>(spec_.positions * spec_.width());
       for (Sums& sums : sums_) {
         sums.total *= gamma_.cast<double>();
         for (std::int64_t g = 0; g < spec_.groups; ++g)
