@@ -427,6 +427,17 @@ const RefusedGraph kRefusedGraphs[] = {
      "CumSum (node \"the CumSum\"): this one is supported on constants only"},
     {"function_of_no_activation", [] { return graph_of(kRow, {node_of("Sqrt", {"x"})}, {}); },
      "Sqrt (node \"the Sqrt\"): \"y\" is another function of the output of an input"},
+    {"several_nodes_of_one_kind",
+     [] {
+       Node first = node_of("Einsum", {"x"});
+       first.outputs = {"a"};
+       Node second = node_of("Einsum", {"a"});
+       second.name = "another";
+       second.outputs = {"b"};
+       return graph_of(kRow, {first, second, node_of("Scan", {"b"})}, {});
+     },
+     "it has 3 others: Einsum (node \"the Einsum\"): this one is not supported (expected a "
+     "supported operator (docs/models.md)), 2 nodes; Scan (node \"the Scan\"): this one"},
     {"several_nodes",
      [] {
        Node first = node_of("Einsum", {"x"});

@@ -191,7 +191,7 @@ Axes Importer::input_order(const Value& value) const {
   Axes same;
   for (std::size_t axis = 0; axis < rank; ++axis) same.push_back(axis);
   if (rank != 2 && rank != 3) return same;
-  const Axes last = rank == 3 ? Axes{1, 2, 0} : Axes{1, 0};
+  Axes last = rank == 3 ? Axes{1, 2, 0} : Axes{1, 0};
   // Finds the first reader that depends on the order.
   std::string name = value.name;
   for (int steps = 0; steps < 64; ++steps) {
@@ -337,12 +337,28 @@ void Importer::import_or_note(const Node& node) {
 void Importer::refuse_all() const {
   constexpr std::size_t kMaxListed = 12;
   if (refusals_.size() == 1) throw Error(ErrorCategory::input, refusals_.front());
+  // Nodes that differ in their names only are listed once.
+  struct Kind {
+    std::string reason;
+    std::string text;
+    std::size_t nodes = 0;
+  };
+  std::vector<Kind> kinds;
+  for (const ErrorMessage& refusal : refusals_) {
+    const std::string& actual = refusal.actual;
+    const std::size_t name = std::min(actual.find(" (node "), actual.size());
+    const std::size_t end = std::min(actual.find("\"): ", name), actual.size());
+    const std::string reason = actual.substr(0, name) + actual.substr(end);
+    auto found = std::ranges::find(kinds, reason, &Kind::reason);
+    if (found == kinds.end())
+      found = kinds.insert(kinds.end(), {reason, fmt::format("{} ({})", actual, refusal.expected)});
+    ++found->nodes;
+  }
   std::string text;
-  for (std::size_t k = 0; k < std::min(refusals_.size(), kMaxListed); ++k)
-    text +=
-        fmt::format("{} {} ({})", k == 0 ? "" : ";", refusals_[k].actual, refusals_[k].expected);
-  if (refusals_.size() > kMaxListed)
-    text += fmt::format("; and {} more", refusals_.size() - kMaxListed);
+  for (std::size_t k = 0; k < std::min(kinds.size(), kMaxListed); ++k)
+    text += fmt::format("{} {}{}", k == 0 ? "" : ";", kinds[k].text,
+                        kinds[k].nodes > 1 ? fmt::format(", {} nodes", kinds[k].nodes) : "");
+  if (kinds.size() > kMaxListed) text += fmt::format("; and {} more", kinds.size() - kMaxListed);
   throw Error(ErrorCategory::input, where_,
               "expected nodes that Lockstep can import (docs/models.md)",
               fmt::format("it has {} others:{}", refusals_.size(), text));
