@@ -316,6 +316,20 @@ const RefusedGraph kRefusedGraphs[] = {
        return graph_of(kRow, {node_of("Mul", {"x", "w"})}, {floats("w", {5})});
      },
      "Mul (node \"the Mul\"): the constant is [5], a sample [6]"},
+    {"choice_by_the_number_of_samples",
+     [] {
+       Node shape = node_of("Shape", {"x"});
+       shape.outputs = {"shape"};
+       Node first = node_of("Gather", {"shape", "zero"});
+       first.outputs = {"samples"};
+       Node several = node_of("Greater", {"samples", "one"});
+       several.outputs = {"several"};
+       Node choice = node_of("Where", {"several", "w", "w"});
+       choice.outputs = {"chosen"};
+       return graph_of(kRow, {shape, first, several, choice, node_of("Mul", {"x", "chosen"})},
+                       {integers("zero", {0}), integers("one", {1}), floats("w", {})});
+     },
+     "Greater (node \"the Greater\")"},
     {"choice_between_two_arrays",
      [] {
        Node positive = node_of("Greater", {"x", "w"});

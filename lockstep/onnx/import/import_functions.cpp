@@ -243,6 +243,7 @@ void Importer::import_choice(const Node& node) {
     result = function;
     result->depth = depth;
   }
+  if (!result) refuse(node, "expected numbers, or functions of one array", "all are constants");
   for (std::size_t k = 0; k < kPoints.size(); ++k)
     result->samples[k] = samples[samples[0][k] != 0 ? 1 : 2][k];
   result->node = &node;
