@@ -181,4 +181,13 @@ __device__ T block_sum(T value) {
   return value;
 }
 
+/// block_sum(), which all threads receive.
+__device__ inline float block_sum_for_all(float value) {
+  __shared__ float total;
+  value = block_sum(value);
+  if (threadIdx.x == 0) total = value;
+  __syncthreads();
+  return total;
+}
+
 }  // namespace lockstep::inline v0::model::cuda

@@ -11,15 +11,6 @@ namespace {
 
 using device::cuda::launch;
 
-// block_sum() for all threads.
-__device__ inline float sum_for_all(float value) {
-  __shared__ float total;
-  value = block_sum(value);
-  if (threadIdx.x == 0) total = value;
-  __syncthreads();
-  return total;
-}
-
 // Calls each(index, channel) for this thread's elements of a group.
 template <typename Each>
 __device__ void for_group(const GroupNormalizationSpec& spec, std::int64_t group, Each each) {
@@ -41,13 +32,13 @@ __global__ void normalize_each_group(const T* input, const float* gamma, const f
   for (std::int64_t group = blockIdx.x; group < spec.samples * spec.groups; group += gridDim.x) {
     float sum = 0;
     for_group(spec, group, [&](std::int64_t i, std::int64_t) { sum += widen(input[i]); });
-    const float mean = sum_for_all(sum) / count;
+    const float mean = block_sum_for_all(sum) / count;
     float squares = 0;
     for_group(spec, group, [&](std::int64_t i, std::int64_t) {
       const float centered = widen(input[i]) - mean;
       squares += centered * centered;
     });
-    const float inverse = 1 / sqrtf(sum_for_all(squares) / count + spec.epsilon);
+    const float inverse = 1 / sqrtf(block_sum_for_all(squares) / count + spec.epsilon);
     for_group(spec, group, [&](std::int64_t i, std::int64_t channel) {
       const float scale = gamma == nullptr ? 1.0f : gamma[channel];
       const float shift = beta == nullptr ? 0.0f : beta[channel];
@@ -77,8 +68,8 @@ __global__ void gradient_of_each_group(const T* input, const T* output_gradient,
       sum += g;
       products += g * normalized(i);
     });
-    const float mean = sum_for_all(sum) / count;
-    const float slope = sum_for_all(products) / count;
+    const float mean = block_sum_for_all(sum) / count;
+    const float slope = block_sum_for_all(products) / count;
     for_group(spec, group, [&](std::int64_t i, std::int64_t channel) {
       input_gradient[i] =
           narrow<T>((scaled(i, channel) - mean - normalized(i) * slope) * own.inverse_deviation);

@@ -11,15 +11,6 @@ namespace {
 
 using device::cuda::launch;
 
-// block_sum() for all threads.
-__device__ inline float sum_for_all(float value) {
-  __shared__ float total;
-  value = block_sum(value);
-  if (threadIdx.x == 0) total = value;
-  __syncthreads();
-  return total;
-}
-
 // A block processes one row at a time.
 template <typename T>
 __global__ void normalize_each_row(const T* input, const float* gamma, const float* beta,
@@ -32,7 +23,7 @@ __global__ void normalize_each_row(const T* input, const float* gamma, const flo
     if (spec.centers) {
       float sum = 0;
       for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) sum += widen(from[i]);
-      mean = sum_for_all(sum) / width;
+      mean = block_sum_for_all(sum) / width;
     }
     float inverse = 1;
     if (spec.normalizes) {
@@ -41,7 +32,7 @@ __global__ void normalize_each_row(const T* input, const float* gamma, const flo
         const float centered = widen(from[i]) - mean;
         squares += centered * centered;
       }
-      inverse = 1 / sqrtf(sum_for_all(squares) / width + spec.epsilon);
+      inverse = 1 / sqrtf(block_sum_for_all(squares) / width + spec.epsilon);
     }
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
       output[row * spec.width + i] =
@@ -78,8 +69,8 @@ __global__ void gradient_of_each_row(const T* input, const T* output_gradient,
       sum += g;
       products += g * normalized(i);
     }
-    const float mean = spec.centers ? sum_for_all(sum) / width : 0.0f;
-    const float slope = sum_for_all(products) / width;
+    const float mean = spec.centers ? block_sum_for_all(sum) / width : 0.0f;
+    const float slope = block_sum_for_all(products) / width;
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
       input_gradient[begin + i] =
           narrow<T>((scaled(i) - mean - normalized(i) * slope) * row_statistics.inverse_deviation);
