@@ -43,6 +43,8 @@ MOST_FILES = 25  # in a folder, without those of its sub-folders
 GPU_HEADER = re.compile(r'^\s*#\s*include <(cuda|cudnn|cublas|nccl)', re.MULTILINE)
 COMMON_SOURCES = re.compile(
     r"lockstep_module\(\w+(.*?)\s+DEPENDS|OTHERWISE ([\w/.]+)", re.DOTALL)
+# A layer's function that compiles it for a GPU: builds without CUDA define it in another file.
+COMPILED_FOR_GPU = re.compile(r"(\w+)::compile_gpu\(")
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 
@@ -158,6 +160,13 @@ class Includes(unittest.TestCase):
                     visited = set()
                     with self.subTest(path):
                         self.assertEqual(chain(path), [])
+
+    def test_build_each_layer_without_a_gpu(self):
+        model = ROOT / "lockstep/model"
+        without = COMPILED_FOR_GPU.findall((model / "backends/no_cuda.cpp").read_text())
+        with_gpu = [layer for path in (model / "layers").rglob("cuda.cpp")
+                    for layer in COMPILED_FOR_GPU.findall(path.read_text())]
+        self.assertEqual(sorted(without), sorted(with_gpu))
 
     def test_name_files_that_exist(self):
         for path, included in sources():

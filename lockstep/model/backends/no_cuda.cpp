@@ -52,6 +52,13 @@ std::unique_ptr<Operation> RowNormalization::compile_gpu(const CompileContext&,
                                                          cuda::Context&) const {
   return nullptr;
 }
+std::unique_ptr<Operation> GroupNormalization::compile_gpu(const CompileContext&,
+                                                           cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> MatMul::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
