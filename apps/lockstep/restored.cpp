@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 #include <variant>
@@ -18,6 +19,7 @@
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
+#include "lockstep/train/fit/fit_state.h"
 #include "lockstep/train/input/data_warnings.h"
 
 namespace lockstep::inline v0::apps {
@@ -40,6 +42,31 @@ void warn_of_unscaled(const job::Session& session, const train::DataNames& names
   session.logger()->warn(fmt::format(
       "the model was trained on a table ({}), and {} is not one: its numbers are used as stored",
       preparation.substr(2), dataset.description()));
+}
+
+/// The split of the training. Throws Error (input) if there was none.
+data::RecordSplit split_of(const checkpoint::RestoredCheckpoint& checkpoint) {
+  const auto stored = checkpoint.state.configuration->find(train::kSplitKey);
+  if (stored == checkpoint.state.configuration->end())
+    throw Error(ErrorCategory::input, "command line",
+                "expected no --split for a model that was trained without --validation-split and "
+                "--test-split",
+                "got --split");
+  return {.validation = stored->value("validation", 0.0),
+          .test = stored->value("test", 0.0),
+          .seed = checkpoint.state.seed};
+}
+
+/// Throws Error (data) unless all parts together have the records of the training.
+void check_size(const data::Dataset& dataset, const checkpoint::RestoredCheckpoint& checkpoint) {
+  const std::int64_t records = dataset.source().info().split->total();
+  const auto expected =
+      checkpoint.state.configuration->at(train::kSplitKey).value("records", records);
+  if (records != expected)
+    throw Error(
+        ErrorCategory::data, dataset.description(),
+        fmt::format("expected the data set of the training, {} records, with --split", expected),
+        fmt::format("got {}", records));
 }
 
 /// Copies the arrays of `to` from those of the same names in `from`.
@@ -80,7 +107,8 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
   }
   const bool as_trained = !data.images && source.test_images;
   if (!data.images && !as_trained) data.images = source.images;
-  const data::Dataset opened = open_dataset(data, data.data, "test", 1);
+  const std::uint64_t seed = data.open.split ? data.open.split->split.seed : 1;
+  const data::Dataset opened = open_dataset(data, data.data, "test", seed);
   return (as_trained ? opened.images(*source.test_images) : opened).batch(data.global_batch);
 }
 
@@ -120,7 +148,9 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   DataArguments data = arguments.data;
   data.open.tfrecord.exchange = strategy::index_exchange(*strategy);
   data.open.log = session.logger();
+  if (arguments.split) data.open.split = {split_of(checkpoint), *arguments.split};
   data::Dataset dataset = open_test_data(data, source, names);
+  if (arguments.split) check_size(dataset, checkpoint);
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);
   train::report_table(*strategy, dataset, names.table.get());

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ struct RestoredArguments {
   std::string metrics;            ///< --metrics of evaluate
   bool repeats_metrics = false;   ///< without `metrics`, measure those of the training
   bool embeddings = false;        ///< omit the last layer
+  /// --split of evaluate: the part of the training's data set; nullopt: all of it.
+  std::optional<data::SplitPart> split = {};
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -85,6 +88,12 @@ std::unique_ptr<train::Trainer> trainer_with(strategy::Strategy& strategy, model
 namespace lockstep::inline v0 {
 
 template <>
+inline constexpr auto kNamesOf<data::SplitPart> =
+    enum_names<data::SplitPart>({{data::SplitPart::training, "training"},
+                                 {data::SplitPart::validation, "validation"},
+                                 {data::SplitPart::test, "test"}});
+
+template <>
 struct Fields<apps::RestoredArguments> {
   using Options = apps::RestoredArguments;
   using Values = std::span<const std::string>;
@@ -109,6 +118,15 @@ struct Fields<apps::RestoredArguments> {
           },
           [](const Options& options) { return fields_detail::print(options.metrics); },
           {.value = "LIST", .repeats = true, .names = model::metric_names}},
+      TextField<Options>{
+          {"split", "Data",
+           "Evaluate one part of the training's --data, which --data names again: training, "
+           "validation or test, as --validation-split and --test-split of the training divided it"},
+          [](Options& options, std::string_view name, Values values) {
+            options.split = kNamesOf<data::SplitPart>.parse(name, values.back());
+          },
+          [](const Options&) { return std::vector<std::string>(); },
+          {.value = "PART"}},
       Field{&Options::embeddings,
             {"embeddings", kCommonOptions,
              "Write the input of the last layer with parameters instead of predictions"}},

@@ -20,6 +20,7 @@
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/source/memory_source.h"
+#include "lockstep/data/source/split_source.h"
 #include "lockstep/data/source/tfrecord/tfrecord_source.h"
 #include "lockstep/data/source/wrapped_source.h"
 
@@ -163,6 +164,10 @@ Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return with_records(
       std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
+}
+
+Dataset Dataset::split(const SplitSelection& selection) const {
+  return with_records(std::make_shared<SplitSource>(records_for("split"), selection));
 }
 
 Dataset Dataset::pad(std::string_view name, std::int64_t length) const {

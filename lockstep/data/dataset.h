@@ -91,6 +91,10 @@ class Dataset {
   /// of seed 0. The result may be empty; stream() then throws. Throws any reading error, the first
   /// in record order.
   Dataset filter(const SamplePredicate& keep, int threads = 0) const;
+  /// The records of one part of a split (source/split_source.h): those that a training reads, or
+  /// those that it holds out. Not for tables, which CsvOptions::split divides before their
+  /// statistics are learned.
+  Dataset split(const SplitSelection& selection) const;
   /// Sets the unknown first extent of the input or target `name` to `length`, as networks require:
   /// longer samples are cut, shorter ones end in zeros, or in kMasked in a target of class numbers,
   /// which losses and metrics ignore. A record operation. Throws Error (input) for any other

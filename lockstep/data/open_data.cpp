@@ -18,6 +18,7 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/caption_source.h"
 #include "lockstep/data/source/csv/csv_source.h"
+#include "lockstep/data/source/csv/csv_text.h"
 #include "lockstep/data/source/file_options.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
@@ -105,7 +106,9 @@ Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   table.options.keeps_bad_rows = options.tfrecord.skip_damage;
   if (table.options.features.empty()) table.options.features = options.features;
   if (!table.options.scale && !options.scales_tables) table.options.scale = ColumnScale::none;
+  table.options.infers = options.scales_tables;
   table.options.exchange = options.tfrecord.exchange;
+  table.options.split = options.split;
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
   if (options.part == "test" && source->infers_schema())
     fail_input(
@@ -116,7 +119,7 @@ Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
 }
 
 Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
-  return {CsvSpec::parse(text, "csv:" + text).file};
+  return table_files(CsvSpec::parse(text, "csv:" + text).file);
 }
 
 Dataset open_text(const std::string& text, const DataSpecOptions& options) {
@@ -126,6 +129,14 @@ Dataset open_text(const std::string& text, const DataSpecOptions& options) {
   spec.options.exchange = options.tfrecord.exchange;
   spec.options.without_labels = options.may_lack_labels;
   const Paths files = matching_files({spec.files});
+  const std::int64_t length =
+      spec.options.length > 0 ? spec.options.length : TextOptions::kDefaultLength;
+  const bool overlaps = spec.options.stride > 0 && spec.options.stride < length;
+  if (options.split && (spec.options.has_images() || overlaps))
+    fail_input("text:" + text,
+               "expected samples without common texts or images with --validation-split and "
+               "--test-split; --validation-data names a file of others",
+               overlaps ? "got stride= below length=" : "got captions of images");
   if (spec.options.has_images())
     return Dataset::from_source(std::make_shared<CaptionSource>(files, std::move(spec.options),
                                                                 options.tfrecord.input_shape));
@@ -258,7 +269,7 @@ constexpr std::array kFormats = {
     Format{kFashionMnist, "[:train|:test]", open_fashion_mnist, fashion_mnist_files},
     Format{"idx:", "DIRECTORY[:train|:test]", open_idx, idx_files},
     Format{"csv:",
-           "FILE[:OPTIONS] (such as label=species,categorical=color+shape)",
+           "FILES[:OPTIONS] (such as label=species,drop=id+date)",
            open_csv,
            csv_files,
            {".csv", ".tsv"}},
@@ -380,9 +391,10 @@ std::string record_files(const std::string& text, const DataSpecOptions& options
   return path;
 }
 
-/// The extension of a file name in lower case.
+/// The extension of a file name in lower case, without that of a gzip file.
 std::string extension_of_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
+  std::string extension =
+      (path.extension() == ".gz" ? path.stem().extension() : path.extension()).string();
   std::ranges::transform(extension, extension.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return extension;
@@ -419,7 +431,7 @@ void refuse_other_formats(const std::string& spec) {
   std::error_code ignored;
   const std::size_t colon =
       std::filesystem::exists(path, ignored) ? std::string::npos : path.string().find(':');
-  if (format != kFormats.end() && format->usage.starts_with("FILE["))
+  if (format != kFormats.end() && format->open == open_csv)
     fail_input(spec,
                fmt::format("expected {0} before the name of the file: {0}{1}{2}", format->prefix,
                            spec.substr(colon + 1),
@@ -447,13 +459,23 @@ void refuse_other_formats(const std::string& spec) {
                got);
 }
 
-Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
+namespace {
+
+Dataset open_whole(const std::string& spec, const DataSpecOptions& options) {
   if (const Format* format = format_of(spec))
     return format->open(spec.substr(format->prefix.size()), options);
   if (const auto described = directory_part(spec, options))
     return open_described(*described, options);
   if (options.may_lack_labels && has_images(spec)) return open_image_folder(spec, options);
   return Dataset::from_tfrecords(record_files(spec, options), tfrecord_options(options));
+}
+
+}  // namespace
+
+Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
+  Dataset opened = open_whole(spec, options);
+  if (!options.split || opened.source().info().split) return opened;  // a table is split by itself
+  return opened.split(*options.split);
 }
 
 std::vector<std::filesystem::path> data_files(const std::string& spec,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,11 @@ struct DataSpecOptions {
   std::shared_ptr<const TableSchema> table = {};
   /// The schema of the training text: tokenizer, length and documents of texts without their own.
   std::shared_ptr<const TextSchema> text = {};
-  bool scales_tables = true;  ///< the default of CsvOptions::scale; false: ColumnScale::none
+  /// The part to open of data that are split; the whole of `part` by default.
+  std::optional<SplitSelection> split = {};
+  /// Whether a table is read as that of a training. False: as stored, by default with
+  /// ColumnScale::none and without CsvOptions::infers.
+  bool scales_tables = true;
   /// For predictions: labels are not read (TFRecord, IDX, images), or may be missing (tables).
   bool may_lack_labels = false;
   std::filesystem::path features = {};  ///< CsvOptions::features of tables that state none

@@ -96,10 +96,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected an option or command of lockstep checkpoint export "
                 "(`lockstep checkpoint export --help` lists them), got \"x.safetensors\" (did you "
                 "mean --output x.safetensors?)"},
-        Refusal{"beginning_of_an_option", kTrain + "--val x", 2,
+        Refusal{"beginning_of_an_option", kTrain + "--lr-step x", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
-                "--help` lists them), got \"--val\" (did you mean --validation-data or "
-                "--validate-every?)"},
+                "--help` lists them), got \"--lr-step\" (did you mean --lr-step-every or "
+                "--lr-step-factor?)"},
         Refusal{"long_beginning_of_an_option", kTrain + "--optim=sgd", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"--optim\" (did you mean --optimizer?)"},
@@ -435,7 +435,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"prediction_images_without_a_directory", kTrain + "--prediction-images 10", 2,
                 "command line] expected --summary-dir with --prediction-images; it was not given"},
         Refusal{"validate_every_without_data", kTrain + "--validate-every 10", 2,
-                "command line] expected --validation-data with --validate-every; it was not given"},
+                "command line] expected --validation-data or --validation-split with "
+                "--validate-every; it was not given"},
         Refusal{"keep_best_without_directory", kTrain + "--keep-best loss", 2,
                 "command line] expected --checkpoint-dir DIR with --keep-best, got none"},
         Refusal{"save_every_without_directory", kTrain + "--save-every 10", 2,

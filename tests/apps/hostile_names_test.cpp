@@ -63,7 +63,8 @@ class HostileNames : public ::testing::Test {
 };
 
 TEST_F(HostileNames, AreEscapedInErrors) {
-  overwrite(path("c.csv"), fmt::format("a,\"{}\",label\n1,x,0\n2,y,1\n", kHostile));
+  overwrite(path("c.csv"),
+            fmt::format("a,\"{}\",label\n1,01/02/2024,0\n2,02/02/2024,1\n", kHostile));
   overwrite(path(kHostile), "junk");
   const std::string header =
       fmt::format(R"({{"x\u001b[2J\nlockstep: error: forged":{{"dtype":"F32","shape":[1],)"

@@ -69,6 +69,28 @@ TEST_F(Saved, NamesPredictionsAfterTargets) {
               ::testing::StartsWith("record,output_0,output_1\n0,"));
 }
 
+TEST_F(Saved, CopiesColumnsBesidePredictions) {
+  std::ofstream(directory("a.csv")) << "PassengerId,x,k\n7,1,a\n8,2,b\n9,3,a\n";
+  std::ofstream(directory("b.csv")) << "x,\"id,old\",PassengerId\n1,,892\n2,p2,893\n";
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
+                         " --data csv:" + directory("a.csv") + ":drop=PassengerId")
+                .status,
+            0);
+  const std::string predict = "predict --quiet --checkpoint " + directory() +
+                              " --data csv:" + directory("b.csv") + " --keep-columns ";
+  EXPECT_THAT(run_lockstep(predict + "PassengerId,\"id,old\" --output -").output,
+              ::testing::MatchesRegex("record,PassengerId,\"id,old\",predicted,.*\n0,892,,.*\n"
+                                      "1,893,p2,.*\n"));
+  const auto rows = run_lockstep(predict + "PassengerId --output - --json").events();
+  EXPECT_EQ(rows[1]["columns"], (nlohmann::json{{"PassengerId", "893"}}));
+  const Result unknown = run_lockstep(predict + "Id --output -");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.errors,
+              HasSubstr("[--keep-columns] expected columns of the table: x, id,old, "
+                        "PassengerId, got \"Id\""));
+  EXPECT_EQ(run_lockstep(predict + "x --output " + directory("p.tfrecord")).status, 2);
+}
+
 TEST_F(Saved, StoresFeaturesAndMissingValues) {
   std::ofstream(directory("f.json"))
       << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
@@ -220,9 +242,10 @@ TEST_F(Saved, ReportsUnknownWords) {
   EXPECT_EQ(begin["rows"], 4);
   EXPECT_EQ(begin["columns"][0]["unknown"], 0);
   EXPECT_EQ(begin["classes"][1]["rows"], 2);
-  EXPECT_THAT(trained.errors, HasSubstr("a.csv, 1 column standardized: 4 rows below a header; "
-                                        "numbers: age; words: sex (2 values); label k: 0 (2), 1 "
-                                        "(2)"));
+  EXPECT_THAT(trained.errors, HasSubstr("a.csv, 1 column standardized: 4 rows below a header\n"
+                                        "lockstep:   numbers: age\n"
+                                        "lockstep:   words: sex (2 values)\n"
+                                        "lockstep:   label k: 0 (2), 1 (2)\n"));
   const std::string warning =
       "sex: 2 of 3 rows have values that the training table does not have (there 0 of 4)";
   EXPECT_THAT(trained.errors, HasSubstr(warning)) << "in the validation";

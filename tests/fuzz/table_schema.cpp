@@ -36,7 +36,8 @@ void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::input, [&] {
     try {
       if (is_wide(TableSchema::from_file(file.path()))) return;
-      read_as({.missing = {data::MissingValues::Rule::mean}, .features = file.path()});
+      read_as({.missing = data::MissingValues{data::MissingValues::Rule::mean},
+               .features = file.path()});
     } catch (const Error& error) {
       if (error.category() != ErrorCategory::data) throw;
     }

@@ -287,7 +287,7 @@ void add_quantize_command(CLI::App& program, const Invocation& invocation, int& 
   arguments->exported.format = ExportFormat::onnx;
   const std::vector<BoundField> fields =
       fields_without(fields_of(*arguments), {"format", "no_fold", "weights", "model", "trust_code",
-                                             "bad_records", "metrics", "embeddings"});
+                                             "bad_records", "metrics", "embeddings", "split"});
   add_restored_options(*command, fields, arguments->restored, "Print only warnings and errors");
   command->get_option("--output")->description("File to write (required): FILE.onnx");
   command->callback([=, &status] {

@@ -169,7 +169,7 @@ void require_table(const std::string& spec, const data::DataSpecOptions& options
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec,
                            const std::string& part, std::uint64_t seed) {
   data::DataSpecOptions options = arguments.open;
-  options.part = part;
+  options.part = options.split ? "train" : part;
   options.seed = seed;
   options.tfrecord.skip_damage = arguments.bad_records.has_value();
   data::enable_mapped_files();  // not earlier: Open MPI warns about signal handlers that it finds

@@ -95,7 +95,8 @@ data::Dataset prepared(const data::Dataset& dataset, const std::string& images,
                        const std::string& part);
 
 /// Opens the data set `spec`, not batched. `part` ("train" or "test") is used if `spec` names none,
-/// and selects the preparation of images. `seed` generates synthetic data.
+/// except for a part of a split, which is of the training data; it selects the preparation of
+/// images. `seed` generates synthetic data.
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec,
                            const std::string& part, std::uint64_t seed);
 

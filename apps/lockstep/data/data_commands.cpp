@@ -45,6 +45,7 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
   const std::string where = "--input " + options.input;
   data::CsvSpec table = data::CsvSpec::parse(options.input, where);
   if (!table.options.scale) table.options.scale = data::ColumnScale::none;  // shards are as stored
+  table.options.infers = false;  // other parts would be read otherwise
   auto source = std::make_unique<data::CsvSource>(table.file, table.options);
   if (options.shards.part == "test" && source->infers_schema())
     throw Error(

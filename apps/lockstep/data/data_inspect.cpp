@@ -217,7 +217,11 @@ void inspect_dataset(const data::Dataset& dataset, std::int64_t records) {
                                                         spec.classes() == 1 ? "" : "es")
                                           : "");
   const auto table = source.info().table;
-  if (table) fmt::print("{}\n\n", printable(table->summary()));
+  if (table) {
+    std::vector<std::string> lines;
+    for (const std::string& line : table->summary()) lines.push_back(printable(line));
+    fmt::print("{}\n\n", fmt::join(lines, "\n  "));
+  }
   fmt::print("{} of {}\n", source.info().has_images ? "images" : "features",
              counted(count, "record"));
   if (encoded)

@@ -35,11 +35,13 @@ std::string_view kind_name(data::ColumnCounts::Kind kind) {
   return "-";
 }
 
-/// The range of numbers, or the most frequent values with their rows.
+/// The range and the mean of numbers, or the most frequent values with their rows.
 std::string values_text(const data::ColumnCounts& column, bool is_label) {
   constexpr std::size_t kShown = 5;
-  if (column.kind() == data::ColumnCounts::Kind::numbers && !is_label && column.numbers > 0)
-    return fmt::format("{} to {}", column.lowest, column.highest);
+  if (column.inferred_kind() == data::ColumnCounts::Kind::numbers && !is_label &&
+      column.numbers > 0)
+    return fmt::format("{} to {}, mean {:.6g}", column.lowest, column.highest,
+                       column.sum / static_cast<double>(column.numbers));
   std::vector<std::size_t> order(column.rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater(),
@@ -50,28 +52,37 @@ std::string values_text(const data::ColumnCounts& column, bool is_label) {
   return fmt::format("{}{}", fmt::join(texts, ", "), order.size() > kShown ? ", ..." : "");
 }
 
-/// Prints the columns of a table whose rows cannot be read as samples.
+/// What a training does with a column, after a semicolon; empty for a usual feature.
+std::string use_text(const data::CsvLayout& layout, std::size_t column) {
+  const auto has = [&](const std::vector<std::size_t>& columns) {
+    return std::ranges::count(columns, column) > 0;
+  };
+  if (layout.label == column) return "; label";
+  if (has(layout.targets)) return "; target";
+  if (layout.series == column) return "; series";
+  if (has(layout.identifiers)) return "; left out: an identifier";
+  if (has(layout.features)) return "";
+  return "; left out";
+}
+
+/// Prints the columns of a table.
 void print_contents(const data::CsvSource::Contents& contents) {
   const data::CsvLayout& layout = contents.layout;
   fmt::print("{} {} a header, {}\n", counted(contents.rows, "record"),
              layout.has_header ? "below" : "without", counted(std::ssize(layout.names), "column"));
   fmt::print("  {:<23} {:<9}{:>10}{:>10}{:>10}  {}\n", "name", "kind", "values", "different",
              "missing", "range, or rows of each value");
-  const std::vector<std::string> left_out = layout.left_out();
   for (std::size_t i = 0; i < layout.names.size(); ++i) {
     const data::ColumnCounts& column = contents.columns[i];
     const bool is_label = layout.label == i;
     const bool is_full = column.values.size() == data::ColumnCounts::kMaxValues;
-    const bool is_read = std::ranges::find(left_out, layout.names[i]) == left_out.end();
     fmt::print("  {:<23} {:<9}{:>10}{:>10}{:>10}  {}{}{}\n", printable(layout.names[i]),
-               kind_name(column.kind()), column.present(),
+               kind_name(column.inferred_kind()), column.present(),
                fmt::format("{}{}", column.values.size(), is_full ? "+" : ""), column.missing,
-               values_text(column, is_label),
-               is_label                                    ? "; label"
-               : std::ranges::count(layout.targets, i) > 0 ? "; target"
-               : !is_read                                  ? "; left out"
-                                                           : "",
-               is_read && column.is_distinct() && !is_label ? "; all different" : "");
+               printable(values_text(column, is_label)), use_text(layout, i),
+               column.is_distinct() && std::ranges::count(layout.features, i) > 0
+                   ? "; all different"
+                   : "");
   }
 }
 
@@ -81,9 +92,12 @@ void inspect_table(data::CsvSpec table, const std::function<void(const data::Dat
   data::CsvOptions& options = table.options;
   const auto scale = options.scale;
   if (!options.scale) options.scale = data::ColumnScale::none;
+  if (!options.missing) options.missing = data::MissingValues{data::MissingValues::Rule::mean};
   const std::string file = table.file.string();
   try {
-    return inspect(data::Dataset::from_csv(table.file, options));
+    inspect(data::Dataset::from_csv(table.file, options));
+    fmt::print("\ncolumns of ");
+    print_contents(data::CsvSource::contents(table.file, options));
   } catch (const data::DoubtfulHeader& doubt) {
     fmt::print("{}\n", doubt.what());
     for (const auto& [header, name] :

@@ -15,6 +15,7 @@
 
 #include "apps/lockstep/command_line/arguments.h"
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/evaluate/kept_columns.h"
 #include "apps/lockstep/evaluate/prediction_file.h"
 #include "apps/lockstep/restored.h"
 #include "lockstep/base/clock.h"
@@ -46,7 +47,8 @@ struct PredictArguments {
   PredictionOptions file;
   PredictionFormat format = PredictionFormat::automatic;
   PredictedValues outputs = PredictedValues::probabilities;
-  std::string select;  ///< names of outputs; empty: all
+  std::string select;        ///< names of outputs; empty: all
+  std::string keep_columns;  ///< names of columns; empty: none
 };
 
 }  // namespace
@@ -87,10 +89,17 @@ template <>
 struct Fields<apps::PredictArguments> {
   using Options = apps::PredictArguments;
   static constexpr std::tuple list{
-      Part{&Options::file}, Part{&Options::restored},
+      Part{&Options::file},
+      Part{&Options::restored},
       Field{&Options::select,
             {"select", "Output",
              "Outputs of the network to write, by name: OUTPUT[,OUTPUT...] (default: all)"},
+            {},
+            {.value = "LIST"}},
+      Field{&Options::keep_columns,
+            {"keep_columns", "Output",
+             "Columns of the predicted table to write beside the predictions, such as an id, to a "
+             "CSV file or JSON lines: COLUMN[,COLUMN...] (default: none)"},
             {},
             {.value = "LIST"}},
       Field{&Options::format,
@@ -229,7 +238,10 @@ int predict(job::Session& session, const PredictArguments& arguments) {
       restored.trainer->network(), embeddings ? model::MeanSquaredError() : restored.source.loss,
       embeddings ? none : restored.source.losses, restored.names, arguments.select);
   check_predictions(arguments.file, outputs);
-  if (session.is_chief()) file.emplace(arguments.file, std::move(outputs), std::move(file_names));
+  CopiedColumns copied =
+      kept_columns(arguments.keep_columns, arguments.restored.data.data, restored.names.table);
+  if (session.is_chief())
+    file.emplace(arguments.file, std::move(outputs), std::move(file_names), std::move(copied));
   const auto bad = restored.trainer->predict(
       restored.dataset, [&](const train::Predictions& predictions) { file->add(predictions); },
       arguments.restored.data.read);
@@ -267,7 +279,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n"
       "  lockstep predict --checkpoint run --data photos --top 3 --output -\n");
   const auto arguments = std::make_shared<PredictArguments>();
-  add_restored_options(*command, fields_without(fields_of(*arguments), {"metrics"}),
+  add_restored_options(*command, fields_without(fields_of(*arguments), {"metrics", "split"}),
                        arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
     PredictionOptions& file = arguments->file;
@@ -275,6 +287,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
     file.format = prediction_format(arguments->format, file.path, arguments->restored.output.json);
     file.style.logits = arguments->outputs == PredictedValues::logits;
     file.has_errors = arguments->restored.data.bad_records.has_value();
+    file.has_columns = !arguments->keep_columns.empty();
     if (arguments->restored.embeddings && !arguments->select.empty())
       throw Error(ErrorCategory::input, "command line", "expected --select without --embeddings",
                   "got both");

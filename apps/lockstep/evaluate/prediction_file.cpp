@@ -48,6 +48,7 @@ struct PredictionFile::Row {
   std::int64_t record = 0;
   std::vector<PredictedRow> outputs = {};  // in the order of outputs_
   std::string file = {};                   // empty if unknown
+  std::vector<std::string> columns = {};   // copied
   std::string error = {};                  // empty if the record was read
 };
 
@@ -72,20 +73,29 @@ void check_predictions(const PredictionOptions& options, std::span<const Predict
                 is_csv                  ? "got CSV"
                 : options.style.top > 0 ? "got --top"
                                         : "got --outputs logits");
+  if (options.has_columns && options.format == PredictionFormat::tfrecord)
+    throw Error(ErrorCategory::input, "command line",
+                "expected a CSV file or JSON lines with --keep-columns", "got a TFRecord file");
   if (outputs.size() == 1 || options.format != PredictionFormat::jsonl) return;
   for (const PredictedOutput& output : outputs)
     if (output.name() == "record" || output.name() == "file" ||
-        (output.name() == "error" && options.has_errors))
+        (output.name() == "error" && options.has_errors) ||
+        (output.name() == "columns" && options.has_columns))
       throw Error(ErrorCategory::input, "command line",
-                  fmt::format("expected outputs with other names than record and file{} in JSON "
+                  fmt::format("expected outputs with other names than record and file{}{} in JSON "
                               "lines; --select writes only one",
-                              options.has_errors ? " and error" : ""),
+                              options.has_errors ? " and error" : "",
+                              options.has_columns ? " and columns" : ""),
                   fmt::format("got {}", output.name()));
 }
 
 PredictionFile::PredictionFile(const PredictionOptions& options,
-                               std::vector<PredictedOutput> outputs, FileNames file_names)
-    : options_(options), outputs_(std::move(outputs)), file_names_(std::move(file_names)) {
+                               std::vector<PredictedOutput> outputs, FileNames file_names,
+                               CopiedColumns copied)
+    : options_(options),
+      outputs_(std::move(outputs)),
+      file_names_(std::move(file_names)),
+      copied_(std::move(copied)) {
   check_predictions(options_, outputs_);
   if (options_.path == kStandardOutput) return;
   const std::filesystem::path path = options_.path;
@@ -106,6 +116,7 @@ std::string PredictionFile::prefix(const PredictedOutput& output) const {
 
 std::string PredictionFile::header() const {
   std::string names = "record";
+  for (const std::string& name : copied_.names) names += "," + csv_field(name);
   for (const PredictedOutput& output : outputs_)
     names += output.header(prefix(output), options_.style);
   if (file_names_) names += ",file";
@@ -123,6 +134,7 @@ void PredictionFile::add(const train::Predictions& predictions) {
   const auto begin_row = [&](std::int64_t record) {
     Row row{.record = record};
     if (file_names_) row.file = file_names_(record);
+    if (copied_.fields) row.columns = copied_.fields(record);
     return row;
   };
   auto bad = predictions.bad.begin();
@@ -134,8 +146,8 @@ void PredictionFile::add(const train::Predictions& predictions) {
     }
   };
   for (std::size_t i = 0; i < predictions.record_ids.size(); ++i) {
+    add_bad_before(predictions.record_ids[i]);
     Row row = begin_row(predictions.record_ids[i]);
-    add_bad_before(row.record);
     for (const PredictedOutput& output : outputs_) {
       const train::OutputValues& all = predictions.all[output.index()];
       const auto width = static_cast<std::size_t>(all.width);
@@ -159,6 +171,7 @@ std::string PredictionFile::text_of(const Row& row) const {
 std::string PredictionFile::csv_line(const Row& row) const {
   const bool is_bad = row.outputs.empty();
   std::string line = std::to_string(row.record);
+  for (const std::string& field : row.columns) line += "," + csv_field(field);
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     line += is_bad ? empty_fields(outputs_[i].header("", options_.style))
                    : outputs_[i].fields(row.outputs[i], options_.style);
@@ -178,6 +191,12 @@ std::string PredictionFile::json_line(const Row& row) const {
                : "";
   };
   std::string line = fmt::format("{{\"record\":{}", row.record);
+  if (!copied_.names.empty()) {
+    std::vector<std::string> members;
+    for (std::size_t i = 0; i < row.columns.size(); ++i)
+      members.push_back(json_string(copied_.names[i]) + ":" + json_string(row.columns[i]));
+    line += fmt::format(",\"columns\":{{{}}}", fmt::join(members, ","));
+  }
   if (row.outputs.empty()) return line + file + ",\"error\":" + json_string(row.error) + "}\n";
   if (outputs_.size() == 1)
     return line + "," + outputs_[0].members(row.outputs[0], options_.style) + file + class_of(0) +

@@ -28,10 +28,18 @@ struct PredictionOptions {
   PredictionStyle style = {};
   /// Whether unreadable records have rows with their errors; CSV then has a column "error".
   bool has_errors = false;
+  bool has_columns = false;  ///< whether columns are copied
 };
 
 /// The file name of a record.
 using FileNames = std::function<std::string(std::int64_t record)>;
+
+/// Columns of a table that are copied beside the predictions.
+struct CopiedColumns {
+  std::vector<std::string> names = {};
+  /// The fields of a record, in the order of `names`. Records are passed in ascending order.
+  std::function<std::vector<std::string>(std::int64_t record)> fields = {};
+};
 
 /// Predictions in record order, one line or tf.train.Example per record. For a classifier: the
 /// record id, the predicted class and its name if known, the probabilities, and in JSON also the
@@ -47,6 +55,11 @@ using FileNames = std::function<std::string(std::int64_t record)>;
 ///     record,kind.predicted,kind.probability_0,kind.probability_1,price.output_0
 ///     {"record":0,"kind":{"predicted":1,"probability":0.75,…},"price":{"outputs":[2.5]}}
 ///
+/// Copied columns follow the record id, in JSON as the object "columns":
+///
+///     record,PassengerId,predicted,probability_0,probability_1
+///     {"record":0,"columns":{"PassengerId":"892"},"predicted":1,…}
+///
 /// An unreadable record has its id, its file and the error; the other CSV fields are empty:
 ///
 ///     3,,,,2.jpg,,[photos/2.jpg] expected a usable image; …
@@ -55,7 +68,7 @@ class PredictionFile {
  public:
   /// `file_names`: null if records are not files. Throws the errors of check_predictions().
   PredictionFile(const PredictionOptions& options, std::vector<PredictedOutput> outputs,
-                 FileNames file_names);
+                 FileNames file_names, CopiedColumns copied = {});
 
   void add(const train::Predictions& predictions);
   /// Renames the temporary file to its final name.
@@ -79,13 +92,14 @@ class PredictionFile {
   PredictionOptions options_;
   std::vector<PredictedOutput> outputs_;
   FileNames file_names_;
+  CopiedColumns copied_;
   std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
   bool has_rows_ = false;
 };
 
-/// Throws Error (input) for `top` if no output has classes, and for outputs whose names are
-/// reserved in JSON lines. Behaves the same on all ranks.
+/// Throws Error (input) for `top` if no output has classes, for outputs whose names are reserved in
+/// JSON lines, and for copied columns in TFRecord files. Behaves the same on all ranks.
 void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs);
 
 }  // namespace lockstep::inline v0::apps

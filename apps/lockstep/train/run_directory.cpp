@@ -185,8 +185,11 @@ std::string ending_text(const fs::path& directory, const TrainArguments& argumen
                                                     : " without --resume never");
   }
   // No suggestion to use the validation data, which selected the best checkpoint.
-  return text + fmt::format("\nnext: lockstep evaluate --checkpoint {} --data DATA\n",
-                            shell_word(best == nullptr ? where : where + ":best"));
+  return text + fmt::format("\nnext: lockstep evaluate --checkpoint {} --data {}\n",
+                            shell_word(best == nullptr ? where : where + ":best"),
+                            arguments.split.test > 0
+                                ? shell_word(arguments.data.data) + " --split test"
+                                : "DATA");
 }
 
 }  // namespace lockstep::inline v0::apps

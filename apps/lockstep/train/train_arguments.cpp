@@ -164,6 +164,10 @@ void complete(TrainArguments& a) {
   require_given("--data", a.data.data);
   if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;
   check_needs(fields_of(std::as_const(a)));
+  a.split.seed = a.trainer.seed;
+  a.split.check();
+  if (a.split.validation > 0 && !a.validation_data.empty())
+    refuse_arguments("expected --validation-data or --validation-split", "got both");
   complete_checkpoint_options(a);
   set_label_smoothing(a.loss, a.label_smoothing);
   a.trainer.loss = a.loss.loss;

@@ -52,6 +52,7 @@ struct TrainArguments {
 
   double mixup = 0;
   std::string validation_data;
+  data::RecordSplit split;  ///< complete() sets the seed
   bool shuffle = true;
   data::ShardPolicy shard_policy = data::ShardPolicy::automatic;
 
@@ -229,6 +230,7 @@ struct Fields<apps::TrainArguments> {
              "Data to evaluate after each epoch, in the same forms as --data"},
             {},
             {.value = "SPEC"}},
+      Part{&Options::split},
       TextField<Options>{
           {"features", "Data",
            "JSON file that describes the features of a csv: table: numbers, dates, "
@@ -290,7 +292,7 @@ struct Fields<apps::TrainArguments> {
              "Save a checkpoint after each epoch, or validation, in which a metric is the "
              "best so far, and keep the best one in addition to the newest: METRIC, such "
              "as validation_accuracy, METRIC:max, METRIC:min, or none. DIR:best names it "
-             "in other commands (default: with --validation-data the metric of "
+             "in other commands (default: with validation data the metric of "
              "--early-stop, or validation_accuracy, or validation_loss)"},
             {},
             {.value = "METRIC"}},

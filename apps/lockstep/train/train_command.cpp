@@ -124,10 +124,13 @@ std::vector<std::shared_ptr<train::Callback>> make_callbacks(const TrainArgument
   return callbacks;
 }
 
-/// The validation data have the classes of the training data, by name or number, and the schema of
-/// its table; no bad records are skipped.
-data::Dataset open_validation(const TrainArguments& arguments, const data::Dataset& training) {
+/// Data to evaluate, `spec` or a `part` of the training data, have the classes of the training
+/// data, by name or number, and the schema of its table; no bad records are skipped.
+data::Dataset open_evaluated(const TrainArguments& arguments, const data::Dataset& training,
+                             const std::string& spec, std::optional<data::SplitPart> part) {
   DataArguments same = arguments.data;
+  same.open.split.reset();
+  if (part) same.open.split = {arguments.split, *part};
   std::int64_t& classes = same.open.tfrecord.classes;
   if (classes == 0) {
     classes = training.spec().classes();
@@ -139,7 +142,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   if (!arguments.data.images) same.open.tfrecord.trained_shape = training.source().spec().shape();
-  return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
+  return open_dataset(same, spec, "test", arguments.trainer.seed)
       .batch(arguments.data.global_batch);
 }
 
@@ -205,8 +208,9 @@ int train(job::Session& session, const TrainArguments& arguments,
       job::choose_devices(session, place.devices, place.options.share_gpus);
   // Opens all data before the strategy: building an index may take long, and the watchdog would
   // report a stall.
-  data::Dataset dataset =
-      open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
+  DataArguments opened = arguments.data;
+  if (arguments.split.is_set()) opened.open.split = {arguments.split, data::SplitPart::training};
+  data::Dataset dataset = open_dataset(opened, opened.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
   for (const auto& [option, file] :
        {std::pair<const char*, std::filesystem::path>("--csv-log", arguments.csv_log),
@@ -239,7 +243,13 @@ int train(job::Session& session, const TrainArguments& arguments,
   strategy::StrategyOptions strategy_options = place.options;
   strategy_options.remembered_route = remembered_route(session, arguments.fit.checkpoint);
   train::FitOptions fit = arguments.fit;
-  if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset);
+  if (!arguments.validation_data.empty())
+    fit.validation = open_evaluated(arguments, dataset, arguments.validation_data, std::nullopt);
+  const auto open_part = [&](data::SplitPart part) {
+    return open_evaluated(arguments, dataset, arguments.data.data, part);
+  };
+  if (arguments.split.validation > 0) fit.validation = open_part(data::SplitPart::validation);
+  if (arguments.split.test > 0) fit.test = open_part(data::SplitPart::test);
   const auto strategy =
       strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
   check_script(*strategy, fit.checkpoint, source);

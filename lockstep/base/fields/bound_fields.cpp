@@ -109,31 +109,45 @@ std::variant<bool, double, std::string> BoundField::value() const {
 
 namespace {
 
+std::vector<std::string_view> words_of(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  for (;; text.remove_prefix(words.back().size() + 1)) {
+    words.push_back(text.substr(0, text.find(separator)));
+    if (words.back().size() == text.size()) return words;
+  }
+}
+
+/// The field of a key; an option counts before a field that is only printed. Null: none.
+const BoundField* find_field(std::span<const BoundField> fields, std::string_view key) {
+  const BoundField* found = nullptr;
+  for (const BoundField& one : fields)
+    if (one.text->key == key && (found == nullptr || found->text->help.empty())) found = &one;
+  return found;
+}
+
 /// Throws Error (input) as check_needs(), with names of fields that `name_of` makes of their keys.
 void require_needs(std::string_view where, std::span<const BoundField> fields,
                    std::string (*name_of)(std::string_view key)) {
   for (const BoundField& field : fields) {
     const std::string_view needs = field.more->needs;
     if (needs.empty() || field.is_standard()) continue;
-    const std::string_view key = needs.substr(0, needs.find('='));
-    // An option counts before a field of the same key that is only printed.
-    auto other = fields.end();
-    for (auto one = fields.begin(); one != fields.end(); ++one)
-      if (one->text->key == key && (other == fields.end() || other->text->help.empty()))
-        other = one;
-    if (other == fields.end()) continue;
+    const std::string_view keys = needs.substr(0, needs.find('='));
     std::vector<std::string_view> accepted;
-    for (std::string_view rest = needs.substr(key.size()); !rest.empty();) {
-      rest.remove_prefix(1);  // '=' or ','
-      accepted.push_back(rest.substr(0, rest.find(',')));
-      rest.remove_prefix(accepted.back().size());
+    if (keys.size() < needs.size()) accepted = words_of(needs.substr(keys.size() + 1), ',');
+    std::vector<std::string> names;
+    std::string value;
+    bool is_met = false;
+    for (const std::string_view key : words_of(keys, '|')) {
+      const BoundField* const other = find_field(fields, key);
+      if (other == nullptr) continue;
+      names.push_back(name_of(key));
+      value = other->print();
+      is_met = is_met || (accepted.empty() ? !other->is_standard()
+                                           : std::ranges::find(accepted, value) != accepted.end());
     }
-    const std::string value = other->print();
-    const bool is_met = accepted.empty() ? !other->is_standard()
-                                         : std::ranges::find(accepted, value) != accepted.end();
-    if (!is_met)
+    if (!names.empty() && !is_met)
       throw Error(ErrorCategory::input, std::string(where),
-                  fmt::format("expected {}{} with {}", name_of(key),
+                  fmt::format("expected {}{} with {}", fmt::join(names, " or "),
                               accepted.empty() ? "" : " " + list_names(accepted, " or "),
                               name_of(field.text->key)),
                   accepted.empty() || value.empty() ? "it was not given" : "got " + value);

@@ -45,7 +45,8 @@ struct FieldMore {
   std::string_view value = {};  ///< placeholder of the value in the help; empty: by type
   std::string_view alias = {};  ///< another name of the option, without "--"
   /// Another option, and its values for which this one has an effect:
-  /// "lr_schedule=cosine,linear". Without values: any but its default.
+  /// "lr_schedule=cosine,linear". Without values: any but its default; then also one of several,
+  /// "validation_data|validation_split".
   std::string_view needs = {};
   bool repeats = false;  ///< whether a repeated option adds values instead of replacing them
   /// Returns the text that replaces "{}" in the help, such as a list of names.

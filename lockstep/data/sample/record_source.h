@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/order/record_split.h"
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/sample.h"
 #include "lockstep/data/sample/sample_spec.h"
@@ -57,6 +58,8 @@ struct SourceInfo {
   std::shared_ptr<const TableSchema> table = {};  ///< meaning of a table's columns, or null
   /// The tokenizer of a text, and how the text is cut into samples; null for other data.
   std::shared_ptr<const TextSchema> text = {};
+  /// The split of the data set of which this source is one part; null: it is whole.
+  std::shared_ptr<const SplitInfo> split = {};
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   std::vector<StoredFile> files = {};

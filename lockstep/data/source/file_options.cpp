@@ -18,6 +18,10 @@ constexpr auto kSeparators = enum_names<char>({{',', "comma"},
                                                {',', ","},
                                                {';', ";"},
                                                {'|', "|"}});
+constexpr auto kEncodings = enum_names<TextEncoding>({{TextEncoding::utf8, "utf8"},
+                                                      {TextEncoding::latin1, "latin1"},
+                                                      {TextEncoding::utf8, "utf-8"},
+                                                      {TextEncoding::latin1, "latin-1"}});
 constexpr auto kUnknown = enum_names<bool>({{true, "column"}, {false, "error"}});
 
 }  // namespace
@@ -32,10 +36,13 @@ CsvSpec CsvSpec::parse(std::string_view text, const std::string& where) {
   spec.read("drop", options.leave_out);
   spec.read("categorical", options.categorical);
   spec.read_parsed("scale", options.scale, parse_scale);
+  spec.read("keep", options.keep);
   spec.read_parsed("missing", options.missing, MissingValues::parse);
   spec.read("header", options.header, kHeaders);
   spec.read("sep", options.separator, kSeparators);
-  spec.read("unknown", options.unknown_column, kUnknown);
+  spec.read("encoding", options.encoding, kEncodings);
+  spec.read_parsed("unknown", options.unknown_column,
+                   [&](const std::string& value) { return kUnknown.parse(where, value); });
   spec.read("features", options.features);
   spec.read("like", options.like);
   spec.read("window", options.window, 1, kMaxRows);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/fields/fields.h"
+#include "lockstep/data/order/record_split.h"
 #include "lockstep/data/sample/sample_spec.h"
 #include "lockstep/data/table/schema.h"
 
@@ -61,10 +62,14 @@ struct TFRecordOptions {
 /// Whether a table starts with the names of its columns. automatic: detected from its first lines.
 enum class CsvHeader { automatic, yes, no };
 
+/// How the characters of a table are stored.
+enum class TextEncoding { utf8, latin1 };
+
 /// A column is identified by its name in the header, or by its number from 1.
 struct CsvOptions {
-  CsvHeader header = CsvHeader::automatic;  ///< whether the first line is a header
-  char separator = ',';                     ///< between the columns: ',', ';', '|' or a tab
+  CsvHeader header = CsvHeader::automatic;     ///< whether the first line is a header
+  char separator = ',';                        ///< between the columns: ',', ';', '|' or a tab
+  TextEncoding encoding = TextEncoding::utf8;  ///< also that of `like`
   std::string label = {};  ///< class column; empty: the last column, unless there are targets
   std::vector<std::string> targets = {};  ///< columns of regression targets, instead of a label
   /// Feature columns, in this order; empty: all remaining columns.
@@ -72,16 +77,25 @@ struct CsvOptions {
   std::vector<std::string> leave_out = {};  ///< columns to ignore
   /// Columns of words: each value is a class, or a separate 0/1 feature.
   std::vector<std::string> categorical = {};
+  /// Whether the other columns of features may be words or dates as well as numbers, and are left
+  /// out if they are identifiers (source/csv/csv_inference.h). False: they are numbers, none of
+  /// which may be missing by default.
+  bool infers = true;
+  std::vector<std::string> keep = {};  ///< features even if they are identifiers
   /// Names of classes that mean a missing label in other tables (is_missing): NA, None. The labels
   /// are then words.
   std::vector<std::string> label_words = {};
-  bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
+  /// Adds a feature for unknown values to each categorical column; default: only to those that are
+  /// not named in `categorical`.
+  std::optional<bool> unknown_column = {};
   /// The training table that defines values and classes; empty: this table itself. It is read with
   /// the same options, but with the separator of its first line.
   std::filesystem::path like = {};
   /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
   std::optional<ColumnScale> scale = {};
-  MissingValues missing = {};  ///< missing numbers of feature columns
+  /// Missing numbers of feature columns; default: their mean, or an error without `infers` and for
+  /// numbers as stored (ColumnScale::none).
+  std::optional<MissingValues> missing = {};
   /// JSON file that describes features (docs/data.md). Columns that it neither names nor drops are
   /// features as usual.
   std::filesystem::path features = {};
@@ -107,12 +121,15 @@ struct CsvOptions {
   /// With a schema: a row that cannot be used is an error when it is read, not when the table is
   /// opened. Not with windows, whose samples have several rows.
   bool keeps_bad_rows = false;
+  /// Reads only the rows of one part of a split. Without a schema, the statistics, words and
+  /// classes are those of this part. Not with windows, which share rows.
+  std::optional<SplitSelection> split = {};
   IndexExchange exchange = {};  ///< the ranks that open the table together
 };
 
 /// A table and its options.
 struct CsvSpec {
-  std::filesystem::path file;  ///< path of the table
+  std::filesystem::path file;  ///< path of the table, or a pattern of files with the same columns
   CsvOptions options = {};     ///< how to read it
 
   /// Parses "FILE", or "FILE:label=species,categorical=color+shape": the fields of CsvOptions, with

@@ -41,6 +41,10 @@ class ImageFolderSource final : public RecordSource {
 
   /// The file of a record, relative to the directory: "cat/1.jpg".
   std::string name_of(std::int64_t record_id) const;
+  /// The number of a record's class, without reading its file. Requires labels.
+  std::int32_t class_of(std::int64_t record_id) const {
+    return files_[static_cast<std::size_t>(record_id)].folder;
+  }
   std::filesystem::path path_of(std::int64_t record_id) const {
     return directory_ / name_of(record_id);
   }

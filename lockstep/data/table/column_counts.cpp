@@ -22,6 +22,7 @@ void add(ColumnCounts& column, std::string_view field, std::int64_t line) {
   const auto number = csv_number<double>(field);
   if (number) {
     ++column.numbers;
+    column.sum += *number;
     column.lowest = std::min(column.lowest, *number);
     column.highest = std::max(column.highest, *number);
     column.has_fractions = column.has_fractions || *number != std::floor(*number);
@@ -34,10 +35,11 @@ void add(ColumnCounts& column, std::string_view field, std::int64_t line) {
 
 }  // namespace
 
-std::vector<ColumnCounts> ColumnCounts::count(CsvRows rows, std::size_t columns) {
+std::vector<ColumnCounts> ColumnCounts::count(CsvRows rows, std::size_t columns,
+                                              std::int64_t first_rows) {
   std::vector<ColumnCounts> counts(columns);
   try {
-    while (rows.next())
+    for (std::int64_t row = 0; row < first_rows && rows.next(); ++row)
       for (std::size_t i = 0; i < columns && rows.fields().size() == columns; ++i)
         add(counts[i], rows.fields()[i], rows.line());
   } catch (const Error&) {  // rows after misplaced quotes cannot be split
@@ -49,6 +51,12 @@ ColumnCounts::Kind ColumnCounts::kind() const {
   if (present() == 0) return Kind::empty;
   if (numbers + formatted > dates + words) return Kind::numbers;
   return dates > words ? Kind::dates : Kind::words;
+}
+
+ColumnCounts::Kind ColumnCounts::inferred_kind() const {
+  const Kind most = kind();
+  const std::int64_t others = most == Kind::numbers ? dates + words : present() - dates;
+  return most != Kind::empty && 10 * others > present() ? Kind::words : most;
 }
 
 bool ColumnCounts::is_distinct() const {

@@ -12,8 +12,9 @@
 
 namespace lockstep::inline v0::data {
 
-/// Minimum number of rows for reporting that all integers or words of a column differ.
-inline constexpr std::int64_t kDistinctRows = 10;
+/// Minimum number of rows whose integers or words all differ, for a column that only numbers or
+/// names the rows; and for treating words of one row as unknown.
+inline constexpr std::int64_t kDistinctRows = 20;
 
 /// Counts of the fields of a column, independent of its use.
 struct ColumnCounts {
@@ -29,15 +30,20 @@ struct ColumnCounts {
   bool has_fractions = false;      ///< some number is not an integer
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -std::numeric_limits<double>::infinity();
+  double sum = 0;         ///< sum of the numbers
   WordTable values = {};  ///< the first kMaxValues fields that differ and are not missing
   std::vector<std::int64_t> rows = {};  ///< [values] rows that have this value
 
   static constexpr std::size_t kMaxValues = 10'000;
 
-  /// Counts the columns of the rows that have `columns` fields, up to misplaced quotes.
-  static std::vector<ColumnCounts> count(CsvRows rows, std::size_t columns);
+  /// Counts the columns of the first rows that have `columns` fields, up to misplaced quotes.
+  static std::vector<ColumnCounts> count(
+      CsvRows rows, std::size_t columns,
+      std::int64_t first_rows = std::numeric_limits<std::int64_t>::max());
 
   Kind kind() const;
+  /// What a training takes the column for: what at least 90 % of the fields are, or words.
+  Kind inferred_kind() const;
   std::int64_t present() const { return numbers + formatted + dates + words; }
   /// Whether the fields are integers or words, at least kDistinctRows, that are all different: the
   /// column may only number or name the rows.

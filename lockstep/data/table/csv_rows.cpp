@@ -30,11 +30,13 @@ void check_table_text(std::string_view text, const std::string& file) {
                 "got UTF-16, or no text");
   const std::size_t end = utf8_size(text);
   if (end < text.size())
-    throw Error(ErrorCategory::data,
-                fmt::format("{}: line {}", file, 1 + std::ranges::count(text.substr(0, end), '\n')),
-                "expected a table in UTF-8 (iconv -f LATIN1 -t UTF-8 converts one in Latin-1)",
-                fmt::format("got the byte 0x{:02x}",
-                            static_cast<unsigned>(static_cast<unsigned char>(text[end]))));
+    throw Error(
+        ErrorCategory::data,
+        fmt::format("{}: line {}", file, 1 + std::ranges::count(text.substr(0, end), '\n')),
+        "expected a table in UTF-8 (csv:FILE:encoding=latin1 reads one in Latin-1; iconv -f "
+        "LATIN1 -t UTF-8 converts it)",
+        fmt::format("got the byte 0x{:02x}",
+                    static_cast<unsigned>(static_cast<unsigned char>(text[end]))));
   if (text.find('\n') == std::string_view::npos) {
     const std::size_t end_of_line = text.find('\r');
     if (end_of_line != std::string_view::npos && end_of_line + 1 < text.size())
@@ -59,8 +61,10 @@ char separator_of(std::string_view text, char expected) {
   return expected;
 }
 
-CsvRows::CsvRows(std::string_view text, std::string file, char separator)
+CsvRows::CsvRows(std::string_view text, std::string file, char separator,
+                 std::span<const TableFile> files)
     : file_(std::move(file)),
+      files_(files),
       separator_(separator),
       blank_(separator == '\t' ? " \r" : " \t\r"),
       rest_(without_byte_order_mark(text)) {
@@ -68,8 +72,22 @@ CsvRows::CsvRows(std::string_view text, std::string file, char separator)
   for (const char end : {separator, '\n', '"'}) ends_field_[static_cast<unsigned char>(end)] = true;
 }
 
+std::pair<std::string_view, std::int64_t> CsvRows::place_of(std::int64_t line) const {
+  const auto next = std::ranges::upper_bound(files_, line, {}, &TableFile::first);
+  if (next == files_.begin()) return {file_, line};
+  const TableFile& file = *(next - 1);
+  return {file.name, line - file.first + file.line};
+}
+
+std::string CsvRows::line_text(std::int64_t line) const {
+  const auto& [file, number] = place_of(line);
+  return files_.size() > 1 ? fmt::format("line {} of {}", number, file)
+                           : fmt::format("line {}", number);
+}
+
 void CsvRows::fail(std::size_t column, std::string_view expected, std::string_view actual) const {
-  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1),
+  const auto& [file, line] = place_of(line_);
+  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file, line, column + 1),
               expected, actual);
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::inline v0::data {
@@ -26,14 +27,22 @@ std::string separator_text(char separator);
 /// quotes nor blanks around it.
 enum class PlainField : char { number, number_or_empty, word };
 
+/// A file whose rows are a part of a text.
+struct TableFile {
+  std::string name;        ///< its path
+  std::int64_t first = 1;  ///< line of the text, from 1, at which its rows begin
+  std::int64_t line = 1;   ///< number of that line in the file
+};
+
 /// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks
 /// and doubled quotes. Spaces and tabs around fields (tabs unless they separate them), empty lines
 /// and a byte order mark are skipped.
 class CsvRows {
  public:
-  /// `text` must outlive this object; `file` is used in messages. `separator`: between fields.
-  /// Throws the error of require_table().
-  CsvRows(std::string_view text, std::string file, char separator = ',');
+  /// `text` and `files` must outlive this object; `file` is used in messages, or that of `files` in
+  /// which a line is. `separator`: between fields. Throws the error of require_table().
+  CsvRows(std::string_view text, std::string file, char separator = ',',
+          std::span<const TableFile> files = {});
 
   /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
   /// for misplaced quotes.
@@ -57,6 +66,11 @@ class CsvRows {
   bool is_quoted(std::size_t column) const { return quoted_[column]; }
   /// The line of the file, from 1, where the row starts.
   std::int64_t line() const { return line_; }
+  /// The line after the row, and the text from there on.
+  std::int64_t next_line() const { return next_line_; }
+  std::string_view rest() const { return rest_; }
+  /// "line 7", or "line 7 of b.csv" if there are several files; for a line() of this text.
+  std::string line_text(std::int64_t line) const;
 
   /// Throws the Error (data) about a field of this row; `column` is from 0.
   [[noreturn]] void fail(std::size_t column, std::string_view expected,
@@ -75,8 +89,12 @@ class CsvRows {
   bool at_end_of_line() const { return rest_.empty() || rest_.front() == '\n'; }
   void skip_blanks();
 
+  /// The file of a line, and its number there.
+  std::pair<std::string_view, std::int64_t> place_of(std::int64_t line) const;
+
   std::array<bool, 256> ends_field_ = {};  // a separator, the end of the line, or a quote
   std::string file_;
+  std::span<const TableFile> files_;
   char separator_;
   std::string_view blank_;  // what is skipped around fields
   std::string_view rest_;
@@ -96,8 +114,6 @@ std::optional<Number> csv_number(std::string_view field);
 bool is_missing(std::string_view field);
 /// Those spellings.
 std::span<const std::string_view> missing_spellings();
-/// The word that replaces any of them in a column of words.
-inline constexpr std::string_view kMissingWord = "NA";
 
 /// Whether the field is a number with a decimal comma.
 bool has_decimal_comma(std::string_view field);

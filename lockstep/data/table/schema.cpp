@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <span>
@@ -23,6 +25,20 @@ bool is_near(double a, double b) {
 }
 
 }  // namespace
+
+bool TableFeature::has_flags() const {
+  constexpr std::array<std::string_view, 4> kFlags = {"true", "false", "yes", "no"};
+  const auto is_flag = [&](std::string word) {
+    std::ranges::transform(word, word.begin(), [](unsigned char letter) {
+      return static_cast<char>(std::tolower(letter));
+    });
+    return std::ranges::find(kFlags, word) != kFlags.end();
+  };
+  return kind == Kind::categorical && std::ranges::any_of(vocabulary, is_flag) &&
+         std::ranges::all_of(vocabulary, [&](const std::string& word) {
+           return is_flag(word) || word == kMissingWord;
+         });
+}
 
 std::int64_t TableFeature::categories() const {
   if (kind == Kind::bucketized) return static_cast<std::int64_t>(boundaries.size()) + 1;
@@ -87,9 +103,10 @@ std::string TableSchema::statistics() const {
 
 namespace {
 
+constexpr std::size_t kShown = 10;
+
 /// The first texts of a list, "a, b and 3 more".
 std::string first_of(const std::vector<std::string>& texts) {
-  constexpr std::size_t kShown = 10;
   const auto shown = std::span(texts).first(std::min(texts.size(), kShown));
   return fmt::format(
       "{}{}", fmt::join(shown, ", "),
@@ -102,44 +119,76 @@ std::int64_t count_at(const std::vector<std::int64_t>& counts, std::size_t index
 
 }  // namespace
 
-std::string TableSchema::summary(const TableSchema* trained) const {
-  std::string text =
-      fmt::format("{} {} a header", counted(counts.rows, "row"), has_header ? "below" : "without");
+std::string TableSchema::notes(std::size_t index, bool is_training) const {
+  const TableFeature& feature = features[index];
+  std::vector<std::string> notes;
+  if (!feature.has_numbers() && is_training) notes.push_back(counted(feature.values(), "value"));
+  using Rule = MissingValues::Rule;
+  const bool has_fill =
+      feature.missing.rule == Rule::mean || feature.missing.rule == Rule::indicator;
+  if (const auto rows = count_at(counts.missing, index); rows > 0)
+    notes.push_back(fmt::format("{} missing{}", rows,
+                                feature.kind == Kind::numeric && has_fill && is_training
+                                    ? fmt::format(": mean {:.4g}", feature.fill)
+                                    : ""));
+  if (const auto rows = count_at(counts.unknown, index); rows > 0)
+    notes.push_back(is_training
+                        ? fmt::format("{} with a word of one row", counted(rows, "row"))
+                        : fmt::format("{} of {} unknown", rows, counted(counts.rows, "row")));
+  return fmt::format("{}", fmt::join(notes, ", "));
+}
+
+std::vector<std::string> TableSchema::summary(const TableSchema* trained) const {
+  std::vector<std::string> lines = {
+      fmt::format("{} {} a header", counted(counts.rows, "row"), has_header ? "below" : "without")};
   const auto add = [&](std::string_view what, const std::vector<std::string>& texts) {
-    if (!texts.empty()) text += fmt::format("; {}: {}", what, first_of(texts));
+    if (!texts.empty()) lines.push_back(fmt::format("{}: {}", what, first_of(texts)));
   };
-  std::vector<std::string> numbers;
-  std::vector<std::string> words;
+  struct Group {
+    std::string_view name;
+    std::vector<std::string> noted = {};
+    std::vector<std::string> others = {};
+  };
+  std::array<Group, 4> groups = {Group{"numbers"}, {"dates"}, {"flags"}, {"words"}};
   for (std::size_t i = 0; i < features.size(); ++i) {
     const TableFeature& feature = features[i];
-    std::vector<std::string> notes;
-    if (feature.date != DatePart::none) notes.push_back("dates");
-    if (!feature.has_numbers() && trained == nullptr)
-      notes.push_back(counted(feature.values(), "value"));
-    if (const auto rows = count_at(counts.missing, i); rows > 0)
-      notes.push_back(fmt::format("{} missing", rows));
-    if (const auto rows = count_at(counts.unknown, i); rows > 0)
-      notes.push_back(fmt::format("{} of {} unknown", rows, counted(counts.rows, "row")));
+    const std::string notes = this->notes(i, trained == nullptr);
     if (trained != nullptr && notes.empty()) continue;
+    Group& group = groups[feature.date != DatePart::none ? 1
+                          : feature.has_numbers()        ? 0
+                          : feature.has_flags()          ? 2
+                                                         : 3];
     const std::string name = fmt::format("{}", fmt::join(feature.columns, " x "));
-    (feature.has_numbers() ? numbers : words)
-        .push_back(notes.empty() ? name : fmt::format("{} ({})", name, fmt::join(notes, ", ")));
+    if (notes.empty())
+      group.others.push_back(name);
+    else
+      group.noted.push_back(fmt::format("{} ({})", name, notes));
   }
-  add("numbers", numbers);
-  add("words", words);
+  for (Group& group : groups) {
+    group.noted.insert(group.noted.end(), group.others.begin(), group.others.end());
+    add(group.name, group.noted);
+  }
   std::vector<std::string> labels;
   for (std::size_t i = 0; i < counts.classes.size(); ++i)
     labels.push_back(fmt::format(
         "{} ({})", i < class_names.size() ? class_names[i] : std::to_string(i), counts.classes[i]));
   add("label " + label, labels);
-  if (labels.empty() && !label.empty() && trained == nullptr) text += "; label " + label;
+  if (labels.empty() && !label.empty() && trained == nullptr) lines.push_back("label " + label);
   if (trained == nullptr) add("targets", targets);  // a prediction does not read them
   add("left out", left_out);
-  return text;
+  return lines;
 }
 
 std::vector<std::string> TableSchema::warnings(const TableSchema* trained) const {
   std::vector<std::string> texts;
+  if (trained == nullptr && !counts.identifiers.empty())
+    texts.push_back(fmt::format(
+        "left out: {}, whose values are all different, so that they only number or name the rows; "
+        "keep={} makes {}",
+        first_of(counts.identifiers), quote_spec(counts.identifiers),
+        counts.identifiers.size() == 1 ? "it a feature" : "them features"));
+  if (trained == nullptr && !counts.empty.empty())
+    texts.push_back(fmt::format("left out: {}, without values", first_of(counts.empty)));
   if (trained == nullptr && !counts.unnamed.empty())
     texts.push_back(
         fmt::format("{} has no name, like the index of the rows that pandas writes, and is a "

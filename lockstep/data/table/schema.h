@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -13,6 +14,9 @@
 #include "lockstep/data/table/window.h"
 
 namespace lockstep::inline v0::data {
+
+/// The word of all missing values in a vocabulary.
+inline constexpr std::string_view kMissingWord = "NA";
 
 /// How numbers are scaled: not at all; to mean 0 and standard deviation 1; or to 0 .. 1. The
 /// statistics are those of the training table.
@@ -83,6 +87,8 @@ struct TableFeature {
 
   /// Whether the column has numbers or dates, not words.
   bool has_numbers() const { return kind == Kind::numeric || kind == Kind::bucketized; }
+  /// Whether all words are true and false, or yes and no.
+  bool has_flags() const;
   /// Whether the number of the field is scaled directly.
   bool is_plain() const {
     return kind == Kind::numeric && date == DatePart::none && !lowest && !highest && !log;
@@ -106,7 +112,9 @@ struct TableCounts {
   std::vector<std::int64_t> classes = {};  ///< rows of each class; empty if it is not known
   /// Columns of features, or of labels, whose integers or words are all different.
   std::vector<std::string> distinct = {};
-  std::vector<std::string> unnamed = {};  ///< feature columns that the header does not name
+  std::vector<std::string> unnamed = {};      ///< feature columns that the header does not name
+  std::vector<std::string> identifiers = {};  ///< columns that were left out as identifiers
+  std::vector<std::string> empty = {};        ///< columns that were left out without values
   bool operator==(const TableCounts&) const = default;
 };
 
@@ -143,16 +151,21 @@ struct TableSchema {
   /// "age (mean 33, deviation 12.5), ..." for the first standardized columns; empty if there are
   /// none.
   std::string statistics() const;
-  /// How the table was read: "200 rows below a header; numbers: age (3 missing); words: city (4
-  /// values); label bought: no (120), yes (80); left out: id". With `trained`, the schema of the
-  /// training table, only the columns that have missing or unknown values are named.
-  std::string summary(const TableSchema* trained = nullptr) const;
+  /// How the table was read, as lines: "200 rows below a header", "numbers: age (3 missing: mean
+  /// 33)", "words: city (4 values)", "label bought: no (120), yes (80)", "left out: id". With
+  /// `trained`, the schema of the training table, only the columns that have missing or unknown
+  /// values are named.
+  std::vector<std::string> summary(const TableSchema* trained = nullptr) const;
   /// The summary as an object, for programs.
   nlohmann::json summary_json() const;
-  /// Possible problems of a readable table: columns that only number the rows; with `trained`, more
-  /// unknown values than in the training.
+  /// What was assumed of a readable table, and its possible problems: columns that only number the
+  /// rows; with `trained`, more unknown values than in the training.
   std::vector<std::string> warnings(const TableSchema* trained = nullptr) const;
   bool operator==(const TableSchema&) const = default;
+
+ private:
+  /// "4 values, 3 missing" of a feature, in the summary; empty if there is nothing to note.
+  std::string notes(std::size_t index, bool is_training) const;
 };
 
 }  // namespace lockstep::inline v0::data

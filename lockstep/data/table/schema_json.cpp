@@ -310,12 +310,17 @@ json json_of(const TableCounts& counts) {
   add("classes", counts.classes);
   add("distinct", counts.distinct);
   add("unnamed", counts.unnamed);
+  add("identifiers", counts.identifiers);
+  add("empty", counts.empty);
   return object;
 }
 
 TableCounts counts_from(const json& object, std::size_t features) {
   if (!object.is_object()) refuse_member("counts", "an object", object);
-  check_keys(object, {"rows", "missing", "unknown", "classes", "distinct", "unnamed"}, "counts");
+  check_keys(
+      object,
+      {"rows", "missing", "unknown", "classes", "distinct", "unnamed", "identifiers", "empty"},
+      "counts");
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   const auto numbers = [&](const char* key) {
     std::vector<std::int64_t> list;
@@ -339,7 +344,9 @@ TableCounts counts_from(const json& object, std::size_t features) {
           .unknown = counts_of_features("unknown"),
           .classes = numbers("classes"),
           .distinct = names("distinct"),
-          .unnamed = names("unnamed")};
+          .unnamed = names("unnamed"),
+          .identifiers = names("identifiers"),
+          .empty = names("empty")};
 }
 
 TableSchema schema_from(const json& object) {
@@ -469,6 +476,7 @@ json TableSchema::summary_json() const {
                  {"features", features.size()},
                  {"columns", std::move(columns_json)},
                  {"left_out", left_out}};
+  if (!counts.identifiers.empty()) object["identifiers"] = counts.identifiers;
   if (!targets.empty()) object["targets"] = targets;
   if (label.empty()) return object;
   object["label"] = label;

@@ -79,21 +79,36 @@ std::optional<double> date_number(std::string_view field, DatePart part) {
   const auto has = [&](std::size_t position, std::string_view any) {
     return position < field.size() && any.find(field[position]) != std::string_view::npos;
   };
-  const auto year = number(0, 4);
-  const auto month = number(5, 2);
-  const auto day = number(8, 2);
-  if (!year || !month || !day || !has(4, "-") || !has(7, "-")) return std::nullopt;
+  std::size_t end = 10;
+  std::optional<int> year;
+  std::optional<int> month;
+  std::optional<int> day;
+  if (has(4, "-/")) {
+    if (!has(7, field.substr(4, 1))) return std::nullopt;
+    year = number(0, 4);
+    month = number(5, 2);
+    day = number(8, 2);
+  } else {  // 24.11.2026 or 1.2.2026
+    const std::size_t first = std::min(field.find('.'), field.size());
+    const std::size_t second = std::min(field.find('.', first + 1), field.size());
+    if (first > 2 || second - first > 3) return std::nullopt;
+    day = number(0, first);
+    month = number(first + 1, second - first - 1);
+    year = number(second + 1, 4);
+    end = second + 5;
+  }
+  if (!year || !month || !day) return std::nullopt;
   const std::chrono::year_month_day date(std::chrono::year(*year),
                                          std::chrono::month(static_cast<unsigned>(*month)),
                                          std::chrono::day(static_cast<unsigned>(*day)));
   if (!date.ok()) return std::nullopt;
   double time = 0;  // fraction of the day; a time zone is ignored
-  if (field.size() > 10) {
-    const auto hour = number(11, 2);
-    const auto minute = number(14, 2);
-    if (!has(10, "T ") || !hour || !minute || !has(13, ":") || *hour > 24 || *minute > 59)
+  if (field.size() > end) {
+    const auto hour = number(end + 1, 2);
+    const auto minute = number(end + 4, 2);
+    if (!has(end, "T ") || !hour || !minute || !has(end + 3, ":") || *hour > 24 || *minute > 59)
       return std::nullopt;
-    const int second = has(16, ":") ? number(17, 2).value_or(-1) : 0;
+    const int second = has(end + 6, ":") ? number(end + 7, 2).value_or(-1) : 0;
     if (second < 0 || second > 60) return std::nullopt;
     time = (*hour * 3600 + *minute * 60 + second) / 86400.0;
   }

@@ -22,8 +22,8 @@ std::vector<std::string> names_of(const TableFeature& feature);
 
 /// The category of a hashed word, the same on every machine.
 std::int64_t hash_bucket(std::string_view word, std::int64_t buckets);
-/// The part of a date as in 2026-11-24, 2026-11-24T10:30:00Z or 2026-11-24 10:30; nullopt for
-/// anything else. days counts the time of day as a fraction.
+/// The part of a date as in 2026-11-24, 2026/11/24, 24.11.2026, 2026-11-24T10:30:00Z or 2026-11-24
+/// 10:30; nullopt for anything else. days counts the time of day as a fraction.
 std::optional<double> date_number(std::string_view field, DatePart part);
 
 /// A number before it is scaled: clipped, its logarithm, or its bucket. NaN (missing) stays NaN, or

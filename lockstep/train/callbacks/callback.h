@@ -17,6 +17,7 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/image.h"
+#include "lockstep/data/order/record_split.h"
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/job/placement/placement.h"
 #include "lockstep/model/layer/step_profile.h"
@@ -66,6 +67,8 @@ struct TrainBegin {
   /// Files that are used only up to a damaged position.
   std::vector<data::DamagedFile> damaged_files;
   bool has_validation = false;  ///< whether epochs end with a validation
+  /// The split of which the training data are a part; null: none.
+  std::shared_ptr<const data::SplitInfo> split = {};
   /// The names of the single numbers of TrainerOptions::metrics.
   std::vector<std::string> metrics = {};
   /// Class names of the first target of the training data. Empty if the target has none, or if no
@@ -221,6 +224,10 @@ struct TrainEnd {
   int signal = 0;                ///< signal that ended the training; 0 for none
   bool stopped = false;          ///< whether a callback ended the training
   std::string stop_reason = {};  ///< reason of a callback on this rank; may be empty
+  /// Sums over all test records (FitOptions::test) with the parameters of the last step; nullopt if
+  /// there were none, or if they were not evaluated.
+  std::optional<model::MetricSums> test = {};
+  std::vector<model::MetricValue> test_values = {};  ///< values over all test records
   /// The measured steps, on the chief with FitOptions::profile.
   std::optional<model::Profile> profile = {};
 };

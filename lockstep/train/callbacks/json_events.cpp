@@ -172,6 +172,11 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", resident_bytes()}};
   if (begin.table) event["table"] = begin.table->summary_json();
+  if (begin.split) {
+    const auto& [training, validation, test] = begin.split->records;
+    event["split"] = {{"training", training}, {"validation", validation}, {"test", test}};
+    if (!begin.split->label.empty()) event["split"]["stratified_by"] = begin.split->label;
+  }
   event["shard_policy"] = begin.shard_policy;
   event["files"] = begin.files.size();
   event["shares"] = Json::array();
@@ -333,6 +338,11 @@ void JsonEvents::on_train_end(const TrainEnd& end) {
   if (end.signal != 0) event["signal"] = end.signal;
   if (end.stopped) event["stopped"] = true;
   if (!end.stop_reason.empty()) event["stop_reason"] = end.stop_reason;
+  if (end.test) {
+    add_metrics(event, "test_", *end.test);
+    add_metric_values(event, "test_", end.test_values);
+    event["test_samples"] = end.test->samples;
+  }
   event["resident_bytes"] = resident_bytes();
   if (best_) {
     event["best_epoch"] = best_->epoch;

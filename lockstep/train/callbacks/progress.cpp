@@ -173,6 +173,7 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
           : fmt::format(", {} of them trained", begin.parameters - begin.frozen_parameters),
       begin.precision == "float32" ? "" : ", computed in " + begin.precision, begin.data,
       counted(begin.records, "record")));
+  if (begin.split) print_sentence("split: " + begin.split->text());
   print_sentence(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
                              counted(begin.world_size, "replica"), begin.global_batch,
                              counted(begin.last_step, "step"), begin.learning_rate));
@@ -439,6 +440,13 @@ void ProgressBar::on_train_end(const TrainEnd& end) {
     print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
                            end.skipped_steps, counted(end.steps - begin_.first_step, "step")));
   if (!begin_.nothing_to_do().empty()) return;
+  if (end.test) {
+    std::string text = "test: loss " + metric_text(end.test->loss());
+    if (end.test->has_accuracy()) text += fmt::format(", accuracy {:.4f}", end.test->accuracy());
+    if (const std::string more = metric_line(end.test_values); !more.empty()) text += ", " + more;
+    print_line(
+        fmt::format("{} ({}, at step {})", text, counted(end.test->samples, "record"), end.steps));
+  }
   print_line(fmt::format("{}, {:.1f} s; parameter hash {}", counted(end.steps, "step"), end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }

@@ -250,6 +250,7 @@ void FitLoop::prepare() {
     };
     prepare(plan_.dataset, true, ends_an_epoch);
     if (plan_.validation) prepare(*plan_.validation, false, true);
+    if (plan_.test) prepare(*plan_.test, false, true);
     if (images_.is_on() && strategy_.is_chief() && local == 0)
       replica.model().prepare(std::min(plan_.fit.prediction_images, plan_.validation->size()),
                               false);
@@ -386,6 +387,20 @@ bool FitLoop::validate(EpochLogs& logs) {
   return true;
 }
 
+void FitLoop::test() {
+  const bool has_trained = position_.step > position_.first_step;
+  if (!plan_.test || !has_trained || stop_.signal() != 0 || !health_.is_healthy()) return;
+  replicas_.run([](strategy::Replica& replica, int) { replica.install_mean_statistics(); });
+  const auto test =
+      evaluate(replicas_, *plan_.test, one_pass(strategy_, *plan_.test, plan_.fit.read),
+               [this] { return stop_.any_received(); });
+  replicas_.run([](strategy::Replica& replica, int) { replica.restore_statistics(); });
+  if (!test) return;
+  model::require_weights(*test, "test");
+  history_.end.test = *test;
+  history_.end.test_values = test->values;
+}
+
 bool FitLoop::must_validate() const {
   const std::int64_t every = plan_.fit.validate_every;
   return every > 0 && position_.is_in_epoch() && position_.step % every == 0 &&
@@ -439,6 +454,7 @@ void FitLoop::end() {
                   .stopped = stop_.by_callback(),
                   .stop_reason = stop_.reason(),
                   .profile = profiling_.end()};
+  test();
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
   const auto diverged = health_.at_end(stop_.signal());
   if (history_.end.profile) profiling_.write(*history_.end.profile, diverged.has_value());

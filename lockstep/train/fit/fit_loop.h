@@ -60,6 +60,8 @@ class FitLoop {
   void agree_on_requests();
   void save();
   void end();
+  /// Evaluates FitOptions::test.
+  void test();
   void notify_diverged_end() noexcept;
 
   bool is_ending() const { return stop_.is_made() || position_.is_done(); }

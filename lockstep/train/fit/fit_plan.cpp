@@ -119,18 +119,23 @@ FitPlan::FitPlan(const strategy::Strategy& strategy,
       layout(layout_of(strategy, dataset.shard_policy())),
       steps_per_epoch(dataset.steps_per_epoch(layout)) {}
 
+data::Dataset FitPlan::evaluated(const data::Dataset& data,
+                                 const strategy::LocalReplicas& replicas) const {
+  data::Dataset records = matched(data, DataNames::of(dataset));
+  check_data_fits(records, replicas.network(), replicas.loss(), DataUse::evaluation);
+  if (records.bad_records_allowed())
+    throw Error(ErrorCategory::input, "data", "expected each record once for validation",
+                "bad records may be skipped");
+  return records;
+}
+
 void FitPlan::agree(const strategy::LocalReplicas& replicas) {
   const strategy::Strategy& strategy = replicas.strategy();
   const model::Network& network = replicas.network();
   check_trainable(network);
   check_data_fits(dataset, network, replicas.loss());
-  if (fit.validation) {
-    validation = matched(*fit.validation, DataNames::of(dataset));
-    check_data_fits(*validation, network, replicas.loss(), DataUse::evaluation);
-    if (validation->bad_records_allowed())
-      throw Error(ErrorCategory::input, "data", "expected each record once for validation",
-                  "bad records may be skipped");
-  }
+  if (fit.validation) validation = evaluated(*fit.validation, replicas);
+  if (fit.test) test = evaluated(*fit.test, replicas);
   check_fields("fit", fields_of(fit));
   check_keep_best(fit.checkpoint, known_metrics(replicas));
   check_prediction_images(fit, network, replicas.loss());
@@ -152,10 +157,13 @@ std::string FitPlan::describe() const {
   add("order of records", dataset.order(layout));
   add("shard policy", std::string(to_string(dataset.shard_policy())));
   add("number of steps", fmt::format("{}", last_step));
-  // Joins the lines.
-  std::string evaluated = validation ? describe_plan(*validation) : "none";
-  std::ranges::replace(evaluated, '\n', ' ');
-  add("validation", evaluated);
+  const auto add_data = [&](std::string_view what, const std::optional<data::Dataset>& data) {
+    std::string text = data ? describe_plan(*data) : "none";
+    std::ranges::replace(text, '\n', ' ');
+    add(what, text);
+  };
+  add_data("validation", validation);
+  add_data("test data", test);
   add("initial weights", fit.pretrained ? describe_weights(*fit.pretrained) : "random");
   add("checkpoints", fit.checkpoint.directory.empty() ? "none" : "a directory");
   add("profile", fit.profile.empty() ? "none" : "a file");
@@ -199,6 +207,7 @@ TrainBegin FitPlan::announcement(strategy::LocalReplicas& replicas,
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().info().damage,
           .has_validation = fit.validation.has_value(),
+          .split = dataset.source().info().split,
           .metrics = single_metrics(replicas.metrics()),
           .class_names = class_output ? names.classes : std::vector<std::string>(),
           .class_output = class_output.value_or(""),

@@ -37,9 +37,9 @@ struct FitPlan {
   FitPlan(const strategy::Strategy& strategy, const strategy::TrainerOptions& trainer_options,
           const data::Dataset& data, const FitOptions& fit_options);
 
-  /// Computes validation, last_step and the schedule. Throws Error (data) if the data do not fit
-  /// the network or the loss, Error (input) for inconsistent options, and Error (communication) if
-  /// ranks differ in data or options. Collective.
+  /// Computes validation, test, last_step and the schedule. Throws Error (data) if the data do not
+  /// fit the network or the loss, Error (input) for inconsistent options, and Error (communication)
+  /// if ranks differ in data or options. Collective.
   void agree(const strategy::LocalReplicas& replicas);
 
   /// The beginning of a training that does not resume.
@@ -54,12 +54,15 @@ struct FitPlan {
   const data::Dataset& dataset;
   const FitOptions& fit;
   std::optional<data::Dataset> validation = {};  ///< with the class numbers of the training
+  std::optional<data::Dataset> test = {};        ///< as `validation`
   data::ReplicaLayout layout;
   std::int64_t steps_per_epoch;
   std::int64_t last_step = 0;
   model::Schedule schedule;
 
  private:
+  /// `data` with the class numbers of the training. Throws Error (data) if they do not fit.
+  data::Dataset evaluated(const data::Dataset& data, const strategy::LocalReplicas& replicas) const;
   /// Describes what must be the same on all ranks in addition to the TrainerOptions, as lines for
   /// job::Agreement::require_same_lines().
   std::string describe() const;

@@ -414,6 +414,10 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration["replicas"] = plan.layout.replicas;
   configuration["order"] = dataset.order(plan.layout);
   configuration[kPreparationKey] = dataset.preparation();
+  if (const auto& split = dataset.source().info().split)
+    configuration[kSplitKey] = {{"validation", split->split.validation},
+                                {"test", split->split.test},
+                                {"records", split->total()}};
   describe_changes(configuration, plan);
   remember_route(configuration, replicas.strategy().selection().route);
   if (state.tuned_bytes > 0) configuration[kBucketKey] = state.tuned_bytes;

@@ -26,6 +26,9 @@ inline constexpr const char* kImageRecipeKey = "image_recipe";
 /// Whether the training data were mapped (RecordChanges); kPreparationKey describes the maps.
 inline constexpr const char* kMappedKey = "mapped";
 inline constexpr const char* kPreparationKey = "preparation";
+/// The split of which the training data are a part: RecordSplit's fractions, and the "records" of
+/// all parts. Absent without a split. Its seed is that of the training.
+inline constexpr const char* kSplitKey = "split";
 /// The key of the last step of the training.
 inline constexpr const char* kStepsKey = "schedule_steps";
 /// Whether the training ended with this checkpoint, and not by a signal; absent if it did not.

@@ -145,7 +145,13 @@ void report_table(const strategy::Strategy& strategy, const data::Dataset& datas
   const auto& table = dataset.source().info().table;
   if (!strategy.is_chief() || !table) return;
   const auto logger = strategy.session().logger();
-  logger->info(fmt::format("{}: {}", dataset.description(), table->summary(trained)));
+  const std::vector<std::string> lines = table->summary(trained);
+  if (trained != nullptr) {
+    logger->info(fmt::format("{}: {}", dataset.description(), fmt::join(lines, "; ")));
+  } else {
+    logger->info(fmt::format("{}: {}", dataset.description(), lines.front()));
+    for (const std::string& line : std::span(lines).subspan(1)) logger->info("  " + line);
+  }
   if (const std::string statistics = table->statistics(); trained == nullptr && !statistics.empty())
     logger->debug(fmt::format("standardized columns: {}", statistics));
   for (const std::string& warning : table->warnings(trained)) logger->warn(warning);

@@ -66,6 +66,8 @@ struct FitOptions {
   std::optional<std::int64_t> epochs = {};
   std::int64_t steps = 0;                        ///< 0: no limit
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
+  /// Evaluated once, after the last step, unless a signal or a diverged training ends it; batched.
+  std::optional<data::Dataset> test = {};
   /// Number of steps between further validations within epochs; 0: none.
   std::int64_t validate_every = 0;
   /// Number of images of the validation data, from its first record on, that are passed to
@@ -198,7 +200,7 @@ struct Fields<train::FitOptions> {
              "the end of each epoch; 0 disables them",
              Role::agree, "steps between validations"},
             {.min = 0},
-            {.needs = "validation_data"}},
+            {.needs = "validation_data|validation_split"}},
       Field{&Options::prediction_images,
             {"prediction_images", "Checkpoints and summaries",
              "With --summary-dir, number of validation images (at most 1000) to show with "

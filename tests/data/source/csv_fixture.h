@@ -21,9 +21,10 @@ inline CsvOptions table_options(const std::string& text, const std::string& wher
 /// A table in a temporary directory.
 class CsvFixture : public ::testing::Test {
  protected:
-  /// Numbers are unscaled, unless the options set a scale.
+  /// Numbers are unscaled, unless the options set a scale, and kinds of columns are not inferred.
   CsvSource open(const std::string& text, CsvOptions options = {}) const {
     write_bytes(path_, text);
+    options.infers = false;
     if (!options.scale) options.scale = ColumnScale::none;
     return CsvSource(path_, options);
   }

@@ -346,8 +346,9 @@ TEST(CsvOptions, AreParsed) {
   EXPECT_EQ(table_options("sep=tab", "").separator, '\t');
   EXPECT_EQ(table_options("sep=pipe", "").separator, '|');
   const std::string known =
-      "[here] expected label=, targets=, columns=, drop=, categorical=, scale=, missing=, header=, "
-      "sep=, unknown=, features=, like=, window=, horizon=, steps=, stride=, series= or "
+      "[here] expected label=, targets=, columns=, drop=, categorical=, scale=, keep=, missing=, "
+      "header=, sep=, encoding=, unknown=, features=, like=, window=, horizon=, steps=, stride=, "
+      "series= or "
       "label-words= as settings of /dev/null, got ";
   for (const auto& [text, message] :
        {std::pair<const char*, std::string>("", "[here] expected a value before and after"),

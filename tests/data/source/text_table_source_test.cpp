@@ -216,8 +216,8 @@ TEST_F(TextTableTest, NamesFileLineAndColumn) {
         Case{"text,kind\nrank\n",
              ": line 2, column 1] expected 2 columns, as in the first row; there are 1"},
         Case{"text,kind\n\xff,a\n",
-             ": line 2] expected a table in UTF-8 (iconv -f LATIN1 -t UTF-8 converts one in "
-             "Latin-1), got the byte 0xff"},
+             ": line 2] expected a table in UTF-8 (csv:FILE:encoding=latin1 reads one in "
+             "Latin-1; iconv -f LATIN1 -t UTF-8 converts it), got the byte 0xff"},
         Case{"text,kind\n", "expected at least one row after the first line; there is none"}}) {
     const std::string error = data_error_of([&] { source(one.table, words(8)); });
     EXPECT_THAT(error, HasSubstr("a.csv"));

@@ -226,7 +226,7 @@ bool names_field(const CsvFields& row, const CsvOptions& options, const TableSch
   };
   return is_name(options.label) || is_name(options.series) || has_name(options.targets) ||
          has_name(options.columns) || has_name(options.leave_out) ||
-         has_name(options.categorical) || is_name(described.label) ||
+         has_name(options.categorical) || has_name(options.keep) || is_name(described.label) ||
          is_name(described.window.series) || has_name(described.targets) ||
          has_name(described.left_out) ||
          std::ranges::any_of(described.features, [&](const TableFeature& feature) {

@@ -199,6 +199,7 @@ void assign_roles(CsvLayout& layout, const CsvOptions& options, const TableSchem
   layout.features.insert(layout.features.end(), layout.plain.begin(), layout.plain.end());
   for (const std::string& name : options.categorical)
     layout.is_categorical[columns.find(name, "categorical")] = true;
+  for (const std::string& name : options.keep) columns.find(name, "keep");
   mark_words(layout, described);
   if (layout.features.empty())
     throw Error(
@@ -386,7 +387,8 @@ CsvLayout CsvLayout::detect(std::string_view text, const std::string& file,
   }
   for (std::size_t i = 0; i < layout.names.size(); ++i)
     layout.numbers.try_emplace(layout.names[i], i);
-  layout.is_categorical.resize(layout.names.size());
+  for (auto* marks : {&layout.is_categorical, &layout.is_date, &layout.is_inferred_word})
+    marks->resize(layout.names.size());
   if (!is_trained && !second.empty()) check_last_column(first, second, options, described, file);
   if (is_trained)
     apply_trained_schema(layout, options, *known, origin, file);

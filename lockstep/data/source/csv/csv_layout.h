@@ -26,6 +26,11 @@ struct CsvLayout {
   std::optional<std::size_t> series;  ///< column of series names
   TableWindow window = {};            ///< from the options and the known schema
   std::vector<bool> is_categorical;   ///< for all columns
+  std::vector<bool> is_date;          ///< for all columns: infer_columns() found dates
+  /// For all columns: it is categorical because infer_columns() found words.
+  std::vector<bool> is_inferred_word;
+  std::vector<std::size_t> identifiers;  ///< columns that infer_columns() left out
+  std::vector<std::size_t> empty;        ///< those that it left out as they have no values
   /// Columns whose name is empty in the header, or that pandas called "Unnamed: 0" for that reason.
   std::vector<std::size_t> unnamed;
   /// Class names in a header "120,4,setosa,versicolor,virginica".

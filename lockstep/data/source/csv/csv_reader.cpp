@@ -32,20 +32,30 @@ bool are_distinct_integers(std::vector<double> numbers) {
   return std::ranges::adjacent_find(numbers) == numbers.end();
 }
 
-/// The words in alphabetical order; ranks[number] is the position of that word.
-std::vector<std::string> sorted(const WordTable& words, std::vector<std::int32_t>& ranks) {
+/// The words for whose numbers keeps() returns true, in alphabetical order; ranks[number] is the
+/// position of that word, or one past the last.
+template <typename Keeps>
+std::vector<std::string> sorted(const WordTable& words, std::vector<std::int32_t>& ranks,
+                                Keeps keeps) {
   std::vector<std::int32_t> numbers(words.size());
   std::iota(numbers.begin(), numbers.end(), 0);
+  std::erase_if(numbers, [&](std::int32_t number) { return !keeps(number); });
   std::ranges::sort(numbers, {}, [&](std::int32_t number) -> const std::string& {
     return words.words()[static_cast<std::size_t>(number)];
   });
   std::vector<std::string> all;
-  ranks.resize(numbers.size());
+  ranks.assign(words.size(), static_cast<std::int32_t>(numbers.size()));
   for (const std::int32_t number : numbers) {
     ranks[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(all.size());
     all.push_back(words.words()[static_cast<std::size_t>(number)]);
   }
   return all;
+}
+
+/// The number of a class in `classes`, to which it is added.
+std::int32_t class_group(WordTable& classes, std::string_view label) {
+  const std::int32_t number = classes.find(label);
+  return number >= 0 ? number : classes.add(label);
 }
 
 WordTable table_of(const std::vector<std::string>& words) {
@@ -61,9 +71,23 @@ CsvReader::CsvReader(std::string_view text, Meaning& meaning, const Report* repo
     : text_(text), meaning_(meaning), report_(report), keeps_bad_rows_(keeps_bad_rows) {}
 
 CsvRows CsvReader::rows() const {
-  CsvRows rows(text_, meaning_.file, meaning_.separator);
+  CsvRows rows(text_, meaning_.file, meaning_.separator, meaning_.files);
   if (meaning_.layout.has_header) rows.next();
   return rows;
+}
+
+SplitInfo CsvReader::select(const SplitSelection& selection) {
+  const CsvLayout& layout = meaning_.layout;
+  WordTable classes;
+  std::vector<std::int32_t> groups;
+  for (CsvRows rows = this->rows(); rows.next();) {
+    const bool has_class = layout.label && *layout.label < rows.fields().size();
+    groups.push_back(has_class ? class_group(classes, rows.fields()[*layout.label]) : 0);
+  }
+  parts_ = split_records(selection.split, groups);
+  part_ = selection.part;
+  return count_parts(selection.split, parts_, layout.label ? layout.names[*layout.label] : "",
+                     meaning_.file);
 }
 
 template <typename Use>
@@ -119,7 +143,7 @@ void CsvReader::check_memory() const {
 }
 
 void CsvReader::index_columns() {
-  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
+  auto& [layout, schema, is_known, origin, file, separator, label_words, files] = meaning_;
   requires_value_.assign(layout.names.size(), false);
   columns_.reserve(schema.features.size());
   vocabularies_.reserve(schema.features.size());
@@ -130,7 +154,8 @@ void CsvReader::index_columns() {
       requires_value_[columns.front()] = true;
     vocabularies_.push_back(
         {.words = table_of(feature.vocabulary),
-         .is_learned = is_known || feature.is_learned || feature.kind != Kind::categorical});
+         .is_learned = is_known || feature.is_learned || feature.kind != Kind::categorical,
+         .groups_rare = feature.unknown_column && layout.is_inferred_word[columns.front()]});
   }
   for (const std::size_t column : layout.targets) requires_value_[column] = true;
   if (layout.label) requires_value_[*layout.label] = true;
@@ -143,7 +168,7 @@ void CsvReader::index_columns() {
 }
 
 void CsvReader::find_kind_of_labels() {
-  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
+  auto& [layout, schema, is_known, origin, file, separator, label_words, files] = meaning_;
   if (!layout.label) return;
   const std::size_t column = *layout.label;
   if (!is_known) {
@@ -175,7 +200,7 @@ bool CsvReader::lacks_label(std::string_view field) const {
 }
 
 bool CsvReader::can_be_plain() {
-  const auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
+  const auto& [layout, schema, is_known, origin, file, separator, label_words, files] = meaning_;
   if (report_ != nullptr) return false;
   enum class Use { none, number, word };
   std::vector<Use> uses(layout.names.size(), Use::none);
@@ -206,12 +231,17 @@ void CsvReader::add_rows() {
   std::vector<double> numbers(plain_.size());
   std::vector<std::string_view> words(plain_.size());
   while (true) {
-    if (can_be_plain &&
-        rows.next_plain(plain_, numbers, words, [&] { return add_plain(numbers, words); }))
+    const bool is_skipped = skips_row();
+    if (can_be_plain && rows.next_plain(plain_, numbers, words,
+                                        [&] { return is_skipped || add_plain(numbers, words); })) {
+      ++rows_seen_;
       continue;
+    }
     bool is_read = false;
     attempt([&] { is_read = rows.next(); });  // rows after misplaced quotes cannot be split
     if (!is_read) return;
+    ++rows_seen_;
+    if (is_skipped) continue;
     if (keeps_bad_rows_)
       add_row_or_problem(rows);
     else
@@ -235,7 +265,7 @@ void CsvReader::add_row_or_problem(const CsvRows& rows) {
 
 bool CsvReader::add_plain(std::span<const double> numbers,
                           std::span<const std::string_view> words) {
-  const auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning_;
+  const auto& [layout, schema, is_known, origin, file, separator, label_words, files] = meaning_;
   std::int32_t label = 0;
   if (layout.label)
     label = schema.labels_are_words ? find_class(words[*layout.label])
@@ -318,8 +348,7 @@ double CsvReader::number(const CsvRows& rows, std::size_t column, const TableFea
       given = feature.missing.rule == Rule::value ? feature.missing.value
                                                   : std::numeric_limits<double>::quiet_NaN();
     } else if (is_date) {
-      rows.fail(column, "expected a date such as 2026-11-24 or 2026-11-24T10:30:00",
-                fmt::format("got \"{}\"", field));
+      fail_date(rows, column);
     } else if (!given || counts(column).kind() == ColumnCounts::Kind::words) {
       fail_word(rows, column);  // "inf" may be one
       return 0;
@@ -356,11 +385,15 @@ std::int32_t CsvReader::category(std::size_t index, std::string_view word) {
   const TableFeature& feature = meaning_.schema.features[index];
   if (feature.kind != Kind::categorical)
     return static_cast<std::int32_t>(hash_bucket(word, feature.buckets));
-  auto& [words, is_learned, fields, sets, ranks] = vocabularies_[index];
+  auto& [words, is_learned, groups_rare, rows, fields, sets, ranks] = vocabularies_[index];
   std::int32_t number = words.find(word);
   if (number < 0 && is_missing(word)) number = words.find(word = kMissingWord);
+  if (number < 0 && !is_learned && words.size() < kMaxValues) {
+    number = words.add(word);
+    if (groups_rare) rows.push_back(0);
+  }
+  if (number >= 0 && !rows.empty()) ++rows[static_cast<std::size_t>(number)];
   if (number >= 0) return number;
-  if (!is_learned && words.size() < kMaxValues) return words.add(word);
   return is_learned && feature.unknown_column ? static_cast<std::int32_t>(words.size()) : -1;
 }
 
@@ -560,7 +593,14 @@ void CsvReader::sort_words() {
   TableSchema& schema = meaning_.schema;
   for (std::size_t i = 0; i < schema.features.size(); ++i) {
     if (vocabularies_[i].is_learned) continue;
-    schema.features[i].vocabulary = sorted(vocabularies_[i].words, vocabularies_[i].ranks);
+    Vocabulary& vocabulary = vocabularies_[i];
+    const bool has_rare = !vocabulary.rows.empty() && records_ >= kDistinctRows;
+    schema.features[i].vocabulary =
+        sorted(vocabulary.words, vocabulary.ranks, [&](std::int32_t word) {
+          const auto number = static_cast<std::size_t>(word);
+          return !has_rare || vocabulary.rows[number] > 1 ||
+                 vocabulary.words.words()[number] == kMissingWord;
+        });
     schema.features[i].is_learned = true;
   }
   for (std::size_t set = 0; set < owners_.size(); ++set) {
@@ -572,7 +612,7 @@ void CsvReader::sort_words() {
   }
   if (!learns_classes_) return;
   std::vector<std::int32_t> ranks;
-  schema.class_names = sorted(classes_, ranks);
+  schema.class_names = sorted(classes_, ranks, [](std::int32_t) { return true; });
   schema.classes = std::ssize(schema.class_names);
   if (report_ != nullptr) return;  // labels of rows with problems have no class
   for (std::int32_t& label : rows_.labels) label = ranks[static_cast<std::size_t>(label)];

@@ -66,6 +66,7 @@ class CsvReader {
     std::string file;                           ///< for messages
     char separator = ',';                       ///< between columns
     std::vector<std::string> label_words = {};  ///< CsvOptions::label_words
+    std::vector<TableFile> files = {};          ///< TableText::files; empty: one file
   };
 
   /// `text` and `meaning` must outlive this object. With a report, every Error about a field is
@@ -74,21 +75,33 @@ class CsvReader {
   CsvReader(std::string_view text, Meaning& meaning, const Report* report,
             bool keeps_bad_rows = false);
 
+  /// Divides the rows by their class, or all alike if there is no label, so that read() skips
+  /// those of other parts. Throws Error (data) for a part without rows.
+  SplitInfo select(const SplitSelection& selection);
+
   /// Reads all rows and completes the schema. Throws Error (data) as the constructor of CsvSource.
   TableRows read();
-  std::int64_t records() const { return records_; }  ///< rows read
+  std::int64_t records() const { return records_; }      ///< rows read
+  std::int64_t rows_seen() const { return rows_seen_; }  ///< those, and rows of other parts
 
  private:
   /// The words of a feature.
   struct Vocabulary {
     WordTable words;                       // if it is categorical
     bool is_learned = true;                // else new words are added
+    bool groups_rare = false;              // a word of one row counts as unknown
+    std::vector<std::int64_t> rows = {};   // [words]: rows that have it, with `groups_rare`
     WordTable fields = {};                 // if it is multi-hot
     std::vector<std::int32_t> sets = {};   // [fields]
     std::vector<std::int32_t> ranks = {};  // [words]: in alphabetical order, once learned
   };
 
   CsvRows rows() const;
+  /// Whether the row that follows `rows_seen_` rows belongs to another part.
+  bool skips_row() const {
+    const auto row = static_cast<std::size_t>(rows_seen_);
+    return row < parts_.size() && parts_[row] != part_;
+  }
   template <typename Use>
   void attempt(Use use) const;
   /// Throws Error (data) for rows that do not fit in memory.
@@ -137,6 +150,8 @@ class CsvReader {
                                std::string_view word) const;
   /// Fails for a field that is not a number.
   void fail_word(const CsvRows& rows, std::size_t column);
+  /// Fails for a field that is not a date.
+  [[noreturn]] void fail_date(const CsvRows& rows, std::size_t column) const;
   /// Fails for a label that is not a class.
   void fail_class(const CsvRows& rows, std::size_t column);
   void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
@@ -149,6 +164,9 @@ class CsvReader {
   Meaning& meaning_;
   const Report* report_;
   bool keeps_bad_rows_;
+  std::vector<SplitPart> parts_;  // [rows]; empty: all rows are read
+  SplitPart part_ = SplitPart::training;
+  std::int64_t rows_seen_ = 0;
   std::vector<std::vector<std::size_t>> columns_;  // [features]
   std::vector<Vocabulary> vocabularies_;           // [features]
   std::vector<bool> requires_value_;               // [columns]

@@ -154,6 +154,16 @@ std::string CsvReader::words_text(std::size_t column, std::string_view field) {
   return text;
 }
 
+void CsvReader::fail_date(const CsvRows& rows, std::size_t column) const {
+  const std::string_view field = rows.fields()[column];
+  std::string expected = "expected a date such as 2026-11-28, 2026-11-28 12:30:00 or 28.11.2026";
+  if (field.find('/') != std::string_view::npos)
+    expected +=
+        fmt::format(", as 01/02/2024 may be February 1 or January 2: write 2024-02-01, or drop={}",
+                    quote_spec(meaning_.layout.names[column]));
+  rows.fail(column, expected, got(field));
+}
+
 void CsvReader::fail_class(const CsvRows& rows, std::size_t column) {
   const std::string_view field = rows.fields()[column];
   if (lacks_label(field)) return fail_missing(rows, column, "expected a class");
@@ -199,8 +209,9 @@ void CsvReader::fail_missing(const CsvRows& rows, std::size_t column, std::strin
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < counts.size(); ++i)
     if (counts[i].rows > 0 && requires_value_[i])
-      missing.push_back(fmt::format("{} in {} (first in line {})", layout.names[i],
-                                    counted(counts[i].rows, "row"), counts[i].line));
+      missing.push_back(fmt::format("{} in {} (first in {})", layout.names[i],
+                                    counted(counts[i].rows, "row"),
+                                    rows.line_text(counts[i].line)));
   std::string advice = "remove these rows, or fill them in";
   if (meaning_.is_known)  // the options are those of the training
     advice += is_feature ? "; a training with missing=mean allows missing values" : "";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -11,8 +12,9 @@
 #include "lockstep/base/file/input_file.h"
 #include "lockstep/base/json/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/mapped_file.h"
+#include "lockstep/data/source/csv/csv_inference.h"
+#include "lockstep/data/source/csv/csv_text.h"
 #include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/transform.h"
 
@@ -21,7 +23,8 @@ namespace lockstep::inline v0::data {
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
     : file_(file), options_(options) {
   const auto exchange = std::exchange(options_.exchange, {});
-  if (exchange.members > 1) InputFile{file_};  // throws on every rank that lacks it
+  if (exchange.members > 1)  // throws on every rank that lacks one
+    for (const std::filesystem::path& one : table_files(file_)) InputFile{one};
   read_on_node(
       exchange, "table",
       [this] {
@@ -50,8 +53,8 @@ std::optional<TableSchema> CsvSource::trained_schema(std::string& origin) const 
     same.like.clear();
     same.schema = nullptr;
     same.separator =
-        separator_of(read_up_to(InputFile(options_.like), Compression::none, std::size_t{1} << 16),
-                     same.separator);
+        separator_of(read_table_head(table_files(options_.like).front()), same.separator);
+    same.split.reset();
     origin = options_.like.string();
     return CsvSource(options_.like, same).schema_;
   }
@@ -61,15 +64,18 @@ std::optional<TableSchema> CsvSource::trained_schema(std::string& origin) const 
 }
 
 void CsvSource::describe_columns(CsvReader::Meaning& meaning) const {
-  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning;
+  auto& [layout, schema, is_known, origin, file, separator, label_words, files] = meaning;
   for (const std::size_t column : layout.plain) {
     TableFeature feature{.columns = {layout.names[column]}};
     if (layout.is_categorical[column]) {
       feature.kind = TableFeature::Kind::categorical;
-      feature.unknown_column = options_.unknown_column;
+      feature.unknown_column = options_.unknown_column.value_or(layout.is_inferred_word[column]);
     } else {
-      feature.missing = options_.missing;
+      if (layout.is_date[column]) feature.date = DatePart::days;
       feature.scale = options_.scale.value_or(ColumnScale::standard);
+      const bool has_mean = options_.infers && feature.scale != ColumnScale::none;
+      feature.missing = options_.missing.value_or(
+          MissingValues{has_mean ? MissingValues::Rule::mean : MissingValues::Rule::error});
     }
     schema.features.push_back(std::move(feature));
   }
@@ -84,20 +90,33 @@ void CsvSource::describe_columns(CsvReader::Meaning& meaning) const {
   if (layout.series) schema.window.series = layout.names[*layout.series];
 }
 
+std::string CsvSource::whole_text() {
+  TableText table = TableText::read(table_files(file_), options_, [this](std::string_view text) {
+    return meaning_of(text).layout.has_header;
+  });
+  if (table.files.size() > 1) files_ = std::move(table.files);
+  return std::move(table.text);
+}
+
 void CsvSource::read_table(const Report* report) {
-  const InputFile file(file_);
-  if (const auto mapped = MappedFile::map(file, static_cast<std::size_t>(file.stamp().size))) try {
-      read_text(mapped->bytes(), report);
-      if (mapped->is_intact()) return;
-    } catch (const Error&) {
-      if (mapped->is_intact()) throw;
-    }
-  read_text(read_all(file, Compression::none), report);
+  if (const auto files = table_files(file_); files.size() == 1) {
+    const InputFile file(files.front());
+    const auto mapped = MappedFile::map(file, static_cast<std::size_t>(file.stamp().size));
+    if (mapped && is_stored_as_read(mapped->bytes(), options_.encoding)) try {
+        read_text(mapped->bytes(), report);
+        if (mapped->is_intact()) return;
+      } catch (const Error&) {
+        if (mapped->is_intact()) throw;
+      }
+  }
+  read_text(whole_text(), report);
 }
 
 CsvReader::Meaning CsvSource::meaning_of(std::string_view text) {
-  CsvReader::Meaning meaning{
-      .file = file_.string(), .separator = options_.separator, .label_words = options_.label_words};
+  CsvReader::Meaning meaning{.file = file_.string(),
+                             .separator = options_.separator,
+                             .label_words = options_.label_words,
+                             .files = files_};
   std::optional<TableSchema> known = trained_schema(meaning.origin);
   meaning.is_known = is_known_ = known.has_value();
   if (!known && !options_.features.empty()) {
@@ -106,6 +125,11 @@ CsvReader::Meaning CsvSource::meaning_of(std::string_view text) {
   }
   meaning.layout =
       CsvLayout::detect(text, meaning.file, options_, known ? &*known : nullptr, meaning.origin);
+  if (!is_known_ && options_.infers) {
+    CsvRows rows(text, meaning.file, meaning.separator, files_);
+    if (meaning.layout.has_header) rows.next();
+    infer_columns(meaning.layout, rows, options_);
+  }
   if (known) meaning.schema = std::move(*known);
   if (is_known_)
     meaning.schema.window = meaning.layout.window;  // it may have another stride
@@ -114,23 +138,40 @@ CsvReader::Meaning CsvSource::meaning_of(std::string_view text) {
   return meaning;
 }
 
-CsvSource::Contents CsvSource::contents(const std::filesystem::path& file,
-                                        const CsvOptions& options) {
+CsvSource::Text CsvSource::text_of(const std::filesystem::path& file, const CsvOptions& options) {
   CsvSource table;
   table.file_ = file;
   table.options_ = options;
-  const std::string text = read_all(InputFile(file), Compression::none);
-  Contents contents{.layout = table.meaning_of(text).layout};
-  CsvRows rows(text, file.string(), options.separator);
+  Text text = {.text = table.whole_text()};
+  text.files = table.files_;
+  text.layout = table.meaning_of(text.text).layout;
+  return text;
+}
+
+CsvSource::Contents CsvSource::contents(const std::filesystem::path& file,
+                                        const CsvOptions& options) {
+  const Text table = text_of(file, options);
+  Contents contents{.layout = table.layout};
+  CsvRows rows(table.text, file.string(), options.separator, table.files);
   if (contents.layout.has_header) rows.next();
   contents.columns = ColumnCounts::count(rows, contents.layout.names.size());
   for (; rows.next();) ++contents.rows;
   return contents;
 }
 
+SplitInfo CsvSource::select_part(CsvReader& reader, const TableWindow& window) const {
+  options_.split->split.check();
+  if (window.rows > 0)
+    throw Error(ErrorCategory::input, file_.string(),
+                "expected --validation-data, a table of later rows, with window=: windows of a "
+                "random split would share rows",
+                "got --validation-split or --test-split");
+  return reader.select(*options_.split);
+}
+
 void CsvSource::read_text(std::string_view text, const Report* report) {
   CsvReader::Meaning meaning = meaning_of(text);
-  auto& [layout, schema, is_known, origin, file, separator, label_words] = meaning;
+  auto& [layout, schema, is_known, origin, file, separator, label_words, files] = meaning;
   infers_schema_ =
       !is_known && std::ranges::any_of(schema.features, [](const TableFeature& feature) {
         return !feature.is_learned && (feature.kind == TableFeature::Kind::categorical ||
@@ -141,14 +182,15 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
   const bool keeps_bad_rows =
       options_.keeps_bad_rows && options_.schema && schema.window.rows == 0 && !layout.series;
   CsvReader reader(text, meaning, report, keeps_bad_rows);
+  if (options_.split) split_ = select_part(reader, schema.window);
   own_ = reader.read();
   records_ = reader.records();
   infers_schema_ = infers_schema_ || (!is_known && schema.labels_are_words);
-  if (layout.announced_records > 0 && layout.announced_records != records_)
+  if (layout.announced_records > 0 && layout.announced_records != reader.rows_seen())
     throw Error(
         ErrorCategory::data, file,
         fmt::format("expected {} rows, as stated in the first line", layout.announced_records),
-        fmt::format("there are {}", records_));
+        fmt::format("there are {}", reader.rows_seen()));
   if (layout.label && schema.classes == 0 && !own_.labels.empty()) {
     const auto [lowest, highest] = std::ranges::minmax(own_.labels);
     schema.classes = std::int64_t{highest} + 1;
@@ -158,6 +200,9 @@ void CsvSource::read_text(std::string_view text, const Report* report) {
   for (const std::size_t column : layout.unnamed)
     if (std::ranges::count(layout.features, column) > 0)
       schema.counts.unnamed.push_back(layout.names[column]);
+  for (const std::size_t column : layout.identifiers)
+    schema.counts.identifiers.push_back(layout.names[column]);
+  for (const std::size_t column : layout.empty) schema.counts.empty.push_back(layout.names[column]);
   schema_ = std::move(schema);
   targets_ = layout.targets.size();
   has_label_ = layout.label.has_value();
@@ -177,6 +222,7 @@ NodeData CsvSource::data() const {
                      {"label_text", label_text_},
                      {"is_known", is_known_},
                      {"infers_schema", infers_schema_},
+                     {"split", split_ ? split_->records : std::array<std::int64_t, 3>()},
                      {"problems", problems}}),
           {std::as_bytes(rows_.values), std::as_bytes(rows_.targets), std::as_bytes(rows_.labels),
            std::as_bytes(rows_.ends), std::as_bytes(rows_.members), std::as_bytes(rows_.series)}};
@@ -191,6 +237,8 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   label_text_ = described.at("label_text");
   is_known_ = described.at("is_known");
   infers_schema_ = described.at("infers_schema");
+  if (options_.split)
+    split_ = {options_.split->split, described.at("split"), has_label_ ? schema_.label : ""};
   rows_ = {data.array<float>(0),        data.array<float>(1),        data.array<std::int32_t>(2),
            data.array<std::int32_t>(3), data.array<std::int32_t>(4), data.array<std::int64_t>(5)};
   find_windows(rows_.series);
@@ -243,6 +291,10 @@ void CsvSource::set_info() {
   info_.spec = describe_samples(width);
   info_.size = has_windows() ? starts_.size() : records_;
   info_.preparation = schema_.preparation() + schema_.window.preparation();
+  if (split_) {
+    info_.preparation += split_->split.preparation(options_.split->part);
+    info_.split = std::make_shared<const SplitInfo>(*split_);
+  }
   info_.description = file_.string() + label_text_ +
                       (starts_.skipped() > 0 ? fmt::format(", {} of {} series too short",
                                                            starts_.skipped(), rows_.series.size())

@@ -22,7 +22,8 @@ namespace lockstep::inline v0::data {
 
 struct NodeData;
 
-/// A comma-separated file (RFC 4180; or with another separator), kept in memory, once per node if
+/// A comma-separated file (RFC 4180; or with another separator), or several with the same columns,
+/// some of which may be gzip files, kept in memory, once per node if
 /// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the
 /// others are features, [F]. Labels are class numbers from 0, or words, which are numbered in
 /// alphabetical order regardless of row order. A categorical column is one-hot encoded: one feature
@@ -57,6 +58,15 @@ class CsvSource final : public RecordSource {
   static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
                                     const std::function<void(const Error&)>& report);
 
+  /// The text of a table, whose rows are those of its records.
+  struct Text {
+    std::string text = {};
+    std::vector<TableFile> files = {};  ///< if there are several
+    CsvLayout layout = {};
+  };
+  /// Throws the errors of the constructor about the header and the options.
+  static Text text_of(const std::filesystem::path& file, const CsvOptions& options);
+
   /// Contents of a table, even if it cannot be read as numbers.
   struct Contents {
     CsvLayout layout = {};
@@ -78,7 +88,11 @@ class CsvSource final : public RecordSource {
 
   CsvSource() = default;
   void read_table(const Report* report);
+  /// Reads the text of all files; sets files_.
+  std::string whole_text();
   void read_text(std::string_view text, const Report* report);
+  /// Selects the rows of CsvOptions::split. Throws Error (input) for windows.
+  SplitInfo select_part(CsvReader& reader, const TableWindow& window) const;
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
   /// The columns and their known meaning, before the rows are read.
@@ -109,6 +123,7 @@ class CsvSource final : public RecordSource {
   void mark_set(std::size_t set, std::span<float> features) const;
 
   std::filesystem::path file_;
+  std::vector<TableFile> files_;  // if there are several
   CsvOptions options_;
   TableSchema schema_;
   bool is_known_ = false;  // the schema is that of a training table
@@ -117,6 +132,7 @@ class CsvSource final : public RecordSource {
   std::size_t targets_ = 0;
   bool has_label_ = false;
   std::string label_text_;
+  std::optional<SplitInfo> split_;
 
   // Features that are copied together, or one that is expanded.
   struct Piece {
