@@ -236,9 +236,13 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
           data::ImageRecipe::from_json(json_member<json>(configuration, train::kImageRecipeKey));
     if (configuration.value(train::kMappedKey, json()) == true)
       source.mapped = preparation_text(configuration);
-    if (const json options = configuration.value(kOptionsKey, json());
-        options.is_object() && options.value("metrics", json()).is_string())
-      source.metrics = options.at("metrics").get<std::string>();
+    const json options = configuration.value(kOptionsKey, json());
+    const auto option = [&](const char* key) {
+      const json given = options.is_object() ? options.value(key, json()) : json();
+      return given.is_string() ? given.get<std::string>() : "";
+    };
+    source.metrics = option("metrics");
+    source.autoencodes = option("autoencoder") == "true";
     return source;
   } catch (const std::invalid_argument& reason) {
     throw Error(ErrorCategory::checkpoint, where, "expected the description of a model",

@@ -57,6 +57,7 @@ struct ModelSource {
   /// Changes of the training data that only their program can repeat: "2 maps"; empty if none.
   std::string mapped = {};
   std::string metrics = {};  ///< --metrics of the training; empty: none, or no training of `train`
+  bool autoencodes = false;  ///< --autoencoder of the training
   /// The input feature, if the training data were TFRecord files, and the shape in which it (or an
   /// image) is stored.
   std::string input_feature = {};

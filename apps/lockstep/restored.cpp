@@ -95,6 +95,7 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const train::DataNames& names) {
   data.open.table = names.table;
   data.open.text = names.text;
+  data.autoencodes = source.autoencodes;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
   data.open.tfrecord.trained_input = source.input_feature;
   if (!source.input_feature.empty() || !data.images)

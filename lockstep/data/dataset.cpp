@@ -174,6 +174,10 @@ Dataset Dataset::pad(std::string_view name, std::int64_t length) const {
   return with_records(std::make_shared<PaddedSource>(records_for("pad"), name, length));
 }
 
+Dataset Dataset::autoencode() const {
+  return with_records(std::make_shared<AutoencodedSource>(records_for("autoencode")));
+}
+
 Dataset Dataset::cache() const {
   return with_records(
       std::make_shared<CachedSource>(records_for("cache"), available_host_memory()));

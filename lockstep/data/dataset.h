@@ -23,7 +23,8 @@ struct RecordChanges;
 
 /// A description of a data set; cheap to copy. Only headers and indexes are read before stream().
 ///
-/// Record operations (take, skip, repeat, concatenate, interleave, filter, pad, cache) must precede
+/// Record operations (take, skip, repeat, concatenate, interleave, filter, pad, autoencode,
+/// cache) must precede
 /// shuffle(), mixup() and batch(), and throw Error (input) after them. Operations before a record
 /// operation apply to its input records: a map before it sees the input ids, a map after it sees
 /// the ids that the operation assigns. Every record stays readable by its id at any time, so the
@@ -100,6 +101,9 @@ class Dataset {
   /// which losses and metrics ignore. A record operation. Throws Error (input) for any other
   /// tensor.
   Dataset pad(std::string_view name, std::int64_t length) const;
+  /// Makes the first input, after all preceding operations, the only target, as autoencoders are
+  /// trained. A record operation. Throws Error (input) unless it is float32 and has a fixed size.
+  Dataset autoencode() const;
   /// Caches each record in memory when it is first read: as pixels for images that no map changes,
   /// otherwise as floats. As in tf.data, random choices before this operation are then the same in
   /// every epoch: those of epoch 0 of seed 0. Throws Error (input) if all records together do not

@@ -33,13 +33,13 @@ float scale(const TrainerOptions& options, std::int64_t global_batch) {
 }  // namespace
 
 float peak_rate(const TrainerOptions& options) {
-  const float peak = options.schedule.peak;
+  const std::optional<float>& peak = options.schedule.peak;
   const std::optional<float> rate = model::learning_rate_of(options.optimizer);
-  if (rate && peak != *rate && peak != model::Schedule{}.peak)
+  if (rate && peak && *peak != *rate)
     throw Error(ErrorCategory::input, "trainer",
                 "expected one learning rate, of the optimizer or of the schedule",
-                fmt::format("got learning_rate {} and peak {}", *rate, peak));
-  return rate.value_or(peak);
+                fmt::format("got learning_rate {} and peak {}", *rate, *peak));
+  return rate.value_or(options.schedule.peak_rate());
 }
 
 std::string to_string(const OutputLoss& loss) {
@@ -139,7 +139,7 @@ model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t g
   model::Schedule schedule = options.schedule;
   schedule.peak = peak_rate(options);
   if (schedule.total_steps == 0) schedule.total_steps = total_steps;
-  if (options.rate_scaling != RateScaling::none) schedule.peak *= scale(options, global_batch);
+  if (options.rate_scaling != RateScaling::none) *schedule.peak *= scale(options, global_batch);
   schedule.check();
   return schedule;
 }

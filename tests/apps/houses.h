@@ -32,8 +32,8 @@ inline std::string write_houses(const std::filesystem::path& directory) {
       {"type": "dense", "name": "kind", "units": "classes"},
       {"type": "dense", "name": "cost", "inputs": ["sum"], "units": 1}],
     "outputs": ["kind", "cost"]})";
-  return "train --global-batch 20 --log-format json --model " + (directory / "net.json").string() +
-         " --data " + (directory / "shards").string() + " ";
+  return "train --epochs 1 --global-batch 20 --log-format json --model " +
+         (directory / "net.json").string() + " --data " + (directory / "shards").string() + " ";
 }
 
 }  // namespace lockstep::inline v0::apps

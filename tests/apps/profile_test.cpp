@@ -62,9 +62,9 @@ void expect_sound_profile(const std::vector<nlohmann::json>& lines) {
 TEST(Profile, HasLinePerOperation) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
-  const Result result = run_lockstep(kTrain + "--profile " + file);
+  const Result result = run_lockstep(kTrain + "--epochs 1 --profile " + file);
   ASSERT_EQ(result.status, 0) << result.errors;
-  EXPECT_EQ(hash_of(result), hash_of(run_lockstep(kTrain)));
+  EXPECT_EQ(hash_of(result), hash_of(run_lockstep(kTrain + "--epochs 1")));
   const std::vector<nlohmann::json> lines = profile_in(file);
   EXPECT_THAT(
       profiled_names(lines),
@@ -86,7 +86,8 @@ TEST(Profile, CoversFirstReplica) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const std::string train =
-      "train --model cnn --log-format json --data synthetic:12x12x1,4,120 --global-batch 20 "
+      "train --model cnn --epochs 1 --log-format json --data synthetic:12x12x1,4,120 "
+      "--global-batch 20 "
       "--epochs 2 --devices cpu:0,cpu:0 ";
   const Result result = run_lockstep(train + "--profile " + file);
   ASSERT_EQ(result.status, 0) << result.errors;
@@ -112,7 +113,8 @@ TEST(Profile, NamesAlgorithms) {
   const ScratchDirectory directory;
   const std::string file = directory.path() / "profile.jsonl";
   const Result result = run_lockstep(
-      "train --model resnet18 --data synthetic:32x32x3,4,28 --global-batch 4 --quiet --profile " +
+      "train --model resnet18 --epochs 1 --data synthetic:32x32x3,4,28 --global-batch 4 --quiet "
+      "--profile " +
       file);
   ASSERT_EQ(result.status, 0) << result.errors;
   std::vector<std::string> by_winograd;
@@ -126,7 +128,7 @@ TEST(Profile, NamesAlgorithms) {
 
 TEST(Profile, PrintsTable) {
   const ScratchDirectory directory;
-  const std::string train = "train --model mlp" + kData + "--profile ";
+  const std::string train = "train --model mlp --epochs 1" + kData + "--profile ";
   const Result result = run_lockstep(train + (directory.path() / "profile.jsonl").string());
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(
@@ -138,7 +140,7 @@ TEST(Profile, PrintsTable) {
 }
 
 TEST(Profile, FailsAtEndIfUnwritable) {
-  const Result result = run_lockstep(kTrain + "--profile /dev/full");
+  const Result result = run_lockstep(kTrain + "--epochs 1 --profile /dev/full");
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("[/dev/full] expected to write the file; No space left"));
   EXPECT_EQ(result.event("end")["steps"], 11);
@@ -146,7 +148,7 @@ TEST(Profile, FailsAtEndIfUnwritable) {
 
 TEST(Profile, FailureDoesNotHideDivergence) {
   const Result result =
-      run_lockstep(kTrain + "--optimizer sgd --learning-rate 1e30 --profile /dev/full");
+      run_lockstep(kTrain + "--epochs 1 --optimizer sgd --learning-rate 1e30 --profile /dev/full");
   EXPECT_EQ(result.status, 6);
   EXPECT_THAT(result.errors, HasSubstr("[/dev/full] expected to write the file; No space left"));
 }

@@ -69,6 +69,48 @@ TEST_F(Saved, NamesPredictionsAfterTargets) {
               ::testing::StartsWith("record,output_0,output_1\n0,"));
 }
 
+TEST_F(Saved, StandardizesTheTargetOfARegression) {
+  // Targets in two units: the second is standardized by hand.
+  constexpr double kMean = 1000;
+  constexpr double kDeviation = 50;
+  std::ofstream raw(directory("raw.csv"));
+  std::ofstream standard(directory("standard.csv"));
+  raw << "x,z,price\n";
+  standard << "x,z,price\n";
+  for (int i = 0; i < 64; ++i) {
+    const double price = i % 2 == 0 ? 1 : -1;  // mean 0 and deviation 1
+    for (std::ofstream* file : {&raw, &standard}) *file << 0.5 * (i % 11) << "," << i % 5 << ",";
+    raw << kMean + kDeviation * price << "\n";
+    standard << price << "\n";
+  }
+  raw.close();
+  standard.close();
+  const auto train = [&](const std::string& name, const std::string& options) {
+    return "train --model mlp:8 --loss mse --epochs 5 --global-batch 16 --json --optimizer sgd "
+           "--learning-rate 0.05 --checkpoint-dir " +
+           directory(name + "_run") + " --data csv:" + directory(name + ".csv") +
+           ":targets=price " + options;
+  };
+  const Result scaled = run_lockstep(train("raw", "--metrics mae"));
+  ASSERT_EQ(scaled.status, 0) << scaled.errors;
+  EXPECT_THAT(scaled.errors, HasSubstr("target standardized: price (mean 1000, deviation 50); "
+                                       "losses, metrics and predictions are in its unit"));
+  EXPECT_THAT(scaled.errors, ::testing::Not(HasSubstr("far from unit scale")));
+  const Result by_hand = run_lockstep(train("standard", "--no-scale-targets --metrics mae"));
+  const double loss = by_hand.event("epoch")["loss"];
+  EXPECT_NEAR(scaled.event("epoch")["loss"], loss * kDeviation * kDeviation, 1e-3 * kDeviation);
+  EXPECT_NEAR(scaled.event("epoch")["mae"],
+              by_hand.event("epoch")["mae"].get<double>() * kDeviation, 1e-3 * kDeviation);
+  const auto predicted = [&](const std::string& name) {
+    return run_lockstep("predict --quiet --json --output - --checkpoint " +
+                        directory(name + "_run") + " --data csv:" + directory(name + ".csv"))
+        .events()
+        .front()["outputs"][0]
+        .get<double>();
+  };
+  EXPECT_NEAR(predicted("raw"), kMean + kDeviation * predicted("standard"), 1e-3);
+}
+
 TEST_F(Saved, CopiesColumnsBesidePredictions) {
   std::ofstream(directory("a.csv")) << "PassengerId,x,k\n7,1,a\n8,2,b\n9,3,a\n";
   std::ofstream(directory("b.csv")) << "x,\"id,old\",PassengerId\n1,,892\n2,p2,893\n";

@@ -59,7 +59,8 @@ class ShardedData : public ::testing::Test {
 
   std::string train(const std::string& more = "") const {
     return fmt::format(
-        "train --model mlp --data {}/*.tfrecord --input-shape 6x6x1 --classes 3 --global-batch 64 "
+        "train --model mlp --epochs 1 --data {}/*.tfrecord --input-shape 6x6x1 --classes 3 "
+        "--global-batch 64 "
         "{}",
         scratch_.path().string(), more);
   }

@@ -72,8 +72,8 @@ TEST_F(Split, IsTheSameOnAnyNumberOfReplicasAndOnResume) {
 }
 
 TEST_F(Split, PrintsTheParts) {
-  const Result trained =
-      run_lockstep("train --model mlp:4 --checkpoint-dir none --test-split 0.5" + table());
+  const Result trained = run_lockstep(
+      "train --model mlp:4 --epochs 1 --checkpoint-dir none --test-split 0.5" + table());
   EXPECT_THAT(trained.output,
               HasSubstr("split: 30 training, 30 test records, stratified by kind\n"));
   EXPECT_THAT(trained.output, HasSubstr("test: loss "));

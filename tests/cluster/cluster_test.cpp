@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kTrain =
-    "train --model mlp --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json "
+    "train --model mlp --epochs 1 --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json "
     "--log-every 1 ";
 
 class Hosts : public HostsTest {};
@@ -54,8 +54,9 @@ TEST_F(Hosts, RunProgramsThatOwnMpi) {
 }
 
 TEST_F(Hosts, GroupTheirRanks) {
-  const Result result = run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
-                                    "train --model linear --data synthetic:8x8x1,4,64 --verbose"));
+  const Result result =
+      run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
+                  "train --model linear --epochs 1 --data synthetic:8x8x1,4,64 --verbose"));
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(
       result.output,

@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string kSmallTraining =
-    "train --model mlp --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json";
+    "train --model mlp --epochs 1 --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json";
 
 class ConnectedHosts : public HostsTest {
  protected:

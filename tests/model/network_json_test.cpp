@@ -526,7 +526,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "elu", "name": "bb", "inputs": ["q"], "alpha": 0.5},
     {"type": "hard_sigmoid", "name": "bc", "inputs": ["q"], "slope": 0.25, "offset": 0.125},
     {"type": "hard_tanh", "name": "bd", "inputs": ["q"], "min_value": -0.5, "max_value": 0.25},
-    {"type": "rescaling", "name": "be", "inputs": ["q"], "scale": 0.25, "offset": -0.5},
+    {"type": "rescaling", "name": "be", "inputs": ["q"], "scale": 0.25, "offset": -0.5, "gradient_factor": 2},
     {"type": "group_normalization", "name": "bf", "inputs": ["q"], "groups": 4, "epsilon": 0.25, "scale": false, "center": true},
     {"type": "scale", "name": "bg", "inputs": ["q"], "use_scale": true, "use_bias": false, "trainable": false},
     {"type": "matmul", "name": "bh", "inputs": ["ba", "bb"], "transpose_b": true})";

@@ -27,10 +27,13 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/model/layers/elementwise/rescaling.h"
+#include "lockstep/model/tensor/parameters.h"
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/triton.h"
 #include "lockstep/onnx/write_model.h"
 #include "lockstep/train/input/data_names.h"
+#include "lockstep/train/input/target_scale.h"
 #include "lockstep/train/options/weight_names.h"
 
 namespace lockstep::inline v0::apps {
@@ -263,9 +266,39 @@ std::uint64_t export_stripped(const fs::path& checkpoint, const fs::path& output
   return checkpoint::write_safetensors(output, tensors).bytes;
 }
 
+/// Makes the scale and offset of targets, the last step of the network, part of the dense layer
+/// before them: names of PyTorch's modules have no place for them.
+void fold_rescaling(TrainedModel& trained) {
+  if (!train::has_scaled_targets(trained.network)) return;
+  const model::NodeId last = trained.network.outputs().front().node;
+  const model::Node& node = trained.network.nodes()[static_cast<std::size_t>(last)];
+  const auto& function = dynamic_cast<const model::Rescaling&>(*node.layer).function();
+  const model::NodeId before = node.inputs.front();
+  const model::Node* const dense =
+      before < 0 ? nullptr : &trained.network.nodes()[static_cast<std::size_t>(before)];
+  const auto array = [&](const char* name) {
+    const model::ParameterInfo* const entry =
+        dense == nullptr
+            ? nullptr
+            : trained.network.parameters().find(fmt::format("{}/{}", dense->name, name));
+    return entry == nullptr ? std::span<float>()
+                            : model::ParameterTable::slice(std::span(trained.parameters), *entry);
+  };
+  const std::span<float> kernel = array("kernel");
+  const std::span<float> bias = array("bias");
+  if (dense == nullptr || dense->layer->kind() != "dense" || kernel.empty() || bias.empty())
+    throw Error(ErrorCategory::input, "format",
+                "expected a dense layer with a bias before the scale of the targets (--format onnx "
+                "exports any layer)",
+                fmt::format("got {}", dense == nullptr ? "an input" : dense->name));
+  for (float& weight : kernel) weight *= function.scale;
+  for (float& weight : bias) weight = weight * function.scale + function.offset;
+}
+
 std::uint64_t export_torch(const fs::path& checkpoint, const fs::path& output,
                            const CodeArguments& code) {
   TrainedModel trained = read_model(checkpoint, code);
+  fold_rescaling(trained);
   const std::vector<train::NamedWeight> weights = train::torch_weights(
       trained.network, trained.parameters, trained.buffers, "export", output.string());
   std::vector<std::vector<float>> moved;  // tensors whose layout was changed

@@ -178,6 +178,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   require_features_used(spec, options.tfrecord, opened);
   require_table(spec, options, opened);
   data::Dataset dataset = prepared(opened, images, part);
+  if (arguments.autoencodes) dataset = dataset.autoencode();
   return arguments.bad_records ? dataset.skip_bad_records(*arguments.bad_records) : dataset;
 }
 

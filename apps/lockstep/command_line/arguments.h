@@ -42,6 +42,7 @@ struct DataArguments {
   /// Number of unreadable training records to skip; nullopt: fail.
   std::optional<std::int64_t> bad_records;
   std::int64_t global_batch = 64;
+  bool autoencodes = false;  ///< --autoencoder of the training
   train::ReadOptions read;
 };
 

@@ -23,6 +23,7 @@
 #include "apps/lockstep/plan/plan_output.h"
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train/train_arguments.h"
+#include "apps/lockstep/train/train_defaults.h"
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file/atomic_file.h"
@@ -209,7 +210,8 @@ Hardware hardware_of(const PlanArguments& arguments, const Calibration& calibrat
 /// Samples of the whole training.
 double samples_of(const train::FitOptions& fit, const Calibration& calibration,
                   std::int64_t global_batch) {
-  const std::int64_t epochs = fit.epochs.value_or(fit.steps > 0 ? 0 : 1);
+  const std::int64_t epochs =
+      fit.epochs.value_or(fit.steps > 0 ? 0 : default_epochs(calibration.records));
   const double by_epochs = static_cast<double>(epochs) * static_cast<double>(calibration.records);
   const double by_steps = static_cast<double>(fit.steps) * static_cast<double>(global_batch);
   if (fit.steps == 0) return by_epochs;

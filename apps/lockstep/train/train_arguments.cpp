@@ -164,6 +164,9 @@ void complete(TrainArguments& a) {
   require_given("--data", a.data.data);
   if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;
   check_needs(fields_of(std::as_const(a)));
+  a.data.autoencodes = a.autoencoder;
+  if (a.autoencoder && a.loss.texts == LossArguments().texts)
+    a.loss = parse_losses({model::name_of(model::Loss(model::MeanSquaredError()))});
   a.split.seed = a.trainer.seed;
   a.split.check();
   if (a.split.validation > 0 && !a.validation_data.empty())

@@ -51,6 +51,8 @@ struct TrainArguments {
   std::string class_weights;  ///< "auto": as balanced_class_weights(); else also in `trainer`
 
   double mixup = 0;
+  bool scale_targets = true;
+  bool autoencoder = false;
   std::string validation_data;
   data::RecordSplit split;  ///< complete() sets the seed
   bool shuffle = true;
@@ -79,6 +81,7 @@ struct TrainArguments {
   std::string summary_dir;
   train::SummaryOptions summaries;
   std::int64_t log_every = 100;
+  std::string length;  ///< choose_defaults() sets it: the length that it chose, for the start
   std::string events;  ///< a file; empty: none
 };
 
@@ -224,6 +227,15 @@ struct Fields<apps::TrainArguments> {
              "Beta(A, A), 0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy "
              "only the sample's own. 0 disables mixup"},
             {.min = 0, .max = 4}},
+      Field{&Options::scale_targets,
+            {"scale_targets", "Model",
+             "Standardize the target of a regression on a table with one column of targets, with "
+             "the losses mse, mae and huber in float32. The last step of the network is their mean "
+             "and deviation, so that losses, metrics and predictions are in the target's unit"}},
+      Field{&Options::autoencoder,
+            {"autoencoder", "Model",
+             "Train the network to reproduce its input: the target is the first input, and labels "
+             "are not read. The loss is mean-squared-error unless --loss is given"}},
       Part{&Options::trainer},
       Field{&Options::validation_data,
             {"validation_data", kCommonOptions,

@@ -22,6 +22,7 @@
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train/run_directory.h"
 #include "apps/lockstep/train/train_arguments.h"
+#include "apps/lockstep/train/train_defaults.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/data/sample/record_source.h"
@@ -41,6 +42,7 @@
 #include "lockstep/train/callbacks/stragglers.h"
 #include "lockstep/train/fit/remembered_route.h"
 #include "lockstep/train/input/class_weights.h"
+#include "lockstep/train/input/target_scale.h"
 #include "lockstep/train/tensorboard/summaries.h"
 #include "lockstep/train/trainer.h"
 
@@ -107,7 +109,9 @@ std::vector<std::shared_ptr<train::Callback>> make_callbacks(const TrainArgument
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<train::ProgressBar>(
         stdout,
-        train::ProgressOptions{.log_every = arguments.log_every, .verbose = arguments.verbose}));
+        train::ProgressOptions{.log_every = arguments.log_every,
+                               .verbose = arguments.verbose,
+                               .length = arguments.length}));
   if (!arguments.summary_dir.empty())
     callbacks.push_back(std::make_shared<train::Summaries>(
         arguments.summary_dir, arguments.log_every, configuration.markdown,
@@ -201,8 +205,7 @@ std::unique_ptr<const RunDirectory> choose_checkpoints(const strategy::Strategy&
   return created;
 }
 
-int train(job::Session& session, const TrainArguments& arguments,
-          const Configuration& configuration) {
+int train(job::Session& session, TrainArguments arguments, const Configuration& configuration) {
   const PlaceArguments& place = arguments.place;
   std::vector<device::Device> devices =
       job::choose_devices(session, place.devices, place.options.share_gpus);
@@ -233,6 +236,16 @@ int train(job::Session& session, const TrainArguments& arguments,
     source.stored_shape = dataset.source().spec().shape();
   }
   model::Network network = source.make();
+  const bool can_scale = arguments.scale_targets && !source.script &&
+                         arguments.loss.losses.empty() &&
+                         arguments.trainer.compute.precision == model::Precision::float32;
+  if (const auto scale = can_scale ? train::target_scale(dataset) : std::nullopt)
+    if (train::scale_targets(*scale, arguments.loss.loss, network) && session.is_chief())
+      session.logger()->info(
+          fmt::format("target standardized: {}; losses, metrics and predictions are in its unit",
+                      scale->text()));
+  choose_defaults(arguments, network, dataset.size(),
+                  !arguments.validation_data.empty() || arguments.split.validation > 0);
   strategy::TrainerOptions options_of_trainer = arguments.trainer;
   check_losses(arguments.loss, network);
   add_metrics(arguments.metrics, network, options_of_trainer);

@@ -102,6 +102,33 @@ void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
   sample = std::move(whole);
 }
 
+AutoencodedSource::AutoencodedSource(std::shared_ptr<const RecordSource> source)
+    : WrappedSource(std::move(source)) {
+  describe(", reconstructed");
+  const TensorSpec& input = info_.spec.inputs.front();
+  if (input.type != ElementType::float32 || !input.has_fixed_size())
+    throw Error(ErrorCategory::input, "autoencoder",
+                "expected a first input of numbers, all of one size", "got " + to_string(input));
+  info_.spec.targets = {input};
+  info_.spec.targets.front().name = "reconstruction of " + input.name;
+  info_.target_names = info_.feature_names;
+  info_.class_names.clear();
+  info_.has_images = info_.has_encoded_images = false;  // read() delivers features
+  info_.normalization = {};
+}
+
+void AutoencodedSource::read(std::int64_t record_id, Sample& sample) const {
+  Batch own(source().spec());
+  Sample whole = own.sample();
+  whole.inputs = sample.inputs;
+  whole.seed = sample.seed;
+  whole.epoch = sample.epoch;
+  source().read(record_id, whole);
+  std::ranges::copy(whole.features(), sample.values().begin());
+  sample.inputs = std::move(whole.inputs);  // with the lengths of ragged ones
+  sample.weight = whole.weight;
+}
+
 RepeatedSource::RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times)
     : WrappedSource(std::move(source)), times_(times) {
   if (times < 1)

@@ -150,6 +150,17 @@ class PaddedSource final : public WrappedSource {
   bool pads_masked_ = false;
 };
 
+/// The records of another source with one target: the first input. Those of an autoencoder.
+class AutoencodedSource final : public WrappedSource {
+ public:
+  /// Throws Error (input) unless the first input is float32 and has a fixed size.
+  explicit AutoencodedSource(std::shared_ptr<const RecordSource> source);
+
+  void read(std::int64_t record_id, Sample& sample) const override;
+  void will_need(Range record_ids) const override { source().will_need(record_ids); }
+  void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
+};
+
 /// Base class. If the images of the sources have different normalizations, or some records are not
 /// images, all records are delivered as features.
 class JoinedSource : public RecordSource {

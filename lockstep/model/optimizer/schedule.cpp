@@ -71,8 +71,8 @@ void Schedule::check() const {
     throw Error(ErrorCategory::input, fmt::format("{} schedule", to_string(kind)), expected,
                 actual);
   };
-  if (!(peak >= 0) || !std::isfinite(peak))
-    refuse("expected a learning rate of 0 or more", fmt::format("got {}", peak));
+  if (!(peak_rate() >= 0) || !std::isfinite(peak_rate()))
+    refuse("expected a learning rate of 0 or more", fmt::format("got {}", peak_rate()));
   if (warmup_steps < 0)
     refuse("expected 0 or more warm-up steps", fmt::format("got {}", warmup_steps));
   if (depends_on_end() && total_steps <= warmup_steps)
@@ -100,9 +100,9 @@ float Schedule::rate(std::int64_t step) const {
   check();
   LOCKSTEP_CHECK_OP(step, >=, 0);
   if (step < warmup_steps && kind != Kind::one_cycle)
-    return static_cast<float>(static_cast<double>(peak) * static_cast<double>(step + 1) /
+    return static_cast<float>(static_cast<double>(peak_rate()) * static_cast<double>(step + 1) /
                               static_cast<double>(warmup_steps));
-  return static_cast<float>(static_cast<double>(peak) * fraction(*this, step));
+  return static_cast<float>(static_cast<double>(peak_rate()) * fraction(*this, step));
 }
 
 std::string to_string(Schedule::Kind kind) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,15 +29,16 @@ struct Schedule {
                 ///< 30 % of `total_steps`), then one to peak / 250000 at the last step (Smith and
                 ///< Topin, 2018; PyTorch's OneCycleLR without its cycle of the momentum)
   };
-  Kind kind = Kind::constant;     ///< the decay
-  float peak = 1e-3f;             ///< the maximum rate
-  std::int64_t warmup_steps = 0;  ///< number of steps in which the rate grows to its peak
-  std::int64_t total_steps = 0;   ///< length of the training; required if depends_on_end()
-  float final_fraction = 0;       ///< final rate as a fraction of the peak
-  std::int64_t step_every = 0;    ///< steps between decays; required by step and exponential
-  float step_factor = 0.1f;       ///< factor on the rate of each decay of step and exponential
-  float power = 1;                ///< exponent of polynomial
+  Kind kind = Kind::constant;      ///< the decay
+  std::optional<float> peak = {};  ///< the maximum rate; nullopt: 0.001
+  std::int64_t warmup_steps = 0;   ///< number of steps in which the rate grows to its peak
+  std::int64_t total_steps = 0;    ///< length of the training; required if depends_on_end()
+  float final_fraction = 0;        ///< final rate as a fraction of the peak
+  std::int64_t step_every = 0;     ///< steps between decays; required by step and exponential
+  float step_factor = 0.1f;        ///< factor on the rate of each decay of step and exponential
+  float power = 1;                 ///< exponent of polynomial
 
+  float peak_rate() const { return peak.value_or(1e-3f); }  ///< the maximum rate
   /// The rate of update `step`, counted from 0. Throws the errors of check().
   float rate(std::int64_t step) const;
   /// Whether the rate depends on `total_steps`.
@@ -76,9 +78,11 @@ struct Fields<model::Schedule> {
             {},
             {.value = "NAME"}},
       Field{&Options::peak,
-            {"learning_rate", kCommonOptions, "Peak learning rate, before --lr-scaling",
+            {"learning_rate", kCommonOptions,
+             "Peak learning rate, before --lr-scaling (default: by network and optimizer, such as "
+             "0.001)",
              Role::resume_warn, "peak learning rate"},
-            {.min = 0},
+            {{.min = 0}},
             {.alias = "lr"}},
       Field{&Options::warmup_steps,
             {"warmup_steps", "Learning rate",

@@ -31,6 +31,7 @@ struct ProgressOptions {
   /// Also prints placements, shares of the records, the reason for the route, and where the time of
   /// each epoch went.
   bool verbose = false;
+  std::string length = {};  ///< which limits end the training, printed at the start; may be empty
 };
 
 /// Prints the progress of a training: a row per epoch and a summary; within an epoch, on a terminal

@@ -21,6 +21,7 @@
 #include "lockstep/train/fit/fit_state.h"
 #include "lockstep/train/input/data_names.h"
 #include "lockstep/train/input/data_warnings.h"
+#include "lockstep/train/input/target_scale.h"
 #include "lockstep/train/step/trace_file.h"
 
 namespace lockstep::inline v0::train {
@@ -179,7 +180,7 @@ void FitLoop::begin() {
     report_table(strategy_, plan_.dataset);
     if (plan_.validation)
       report_table(strategy_, *plan_.validation, plan_.dataset.source().info().table.get());
-    warn_of_scales(strategy_, plan_.dataset);
+    warn_of_scales(strategy_, plan_.dataset, has_scaled_targets(replicas_.network()));
     for (const model::LossTerm& term : replicas_.loss().terms())
       warn_of_activation(strategy_, replicas_.network(), term);
     prepare();

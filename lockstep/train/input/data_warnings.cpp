@@ -95,7 +95,7 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
 
 }  // namespace
 
-std::string scale_warning(const data::Dataset& dataset) {
+std::string scale_warning(const data::Dataset& dataset, bool scales_targets) {
   const data::RecordSource& source = dataset.source();
   if (source.info().feature_names.empty() || source.info().has_images ||
       dataset.preparation() != source.info().preparation)
@@ -103,7 +103,9 @@ std::string scale_warning(const data::Dataset& dataset) {
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> named;
   std::size_t more = 0;
-  for (const ColumnScale& column : scales_of(source)) {
+  std::vector<ColumnScale> columns = scales_of(source);
+  if (scales_targets) columns.resize(source.info().feature_names.size());
+  for (const ColumnScale& column : columns) {
     if (!column.is_far()) continue;
     if (named.size() == kNamed)
       ++more;
@@ -132,9 +134,10 @@ std::string length_warning(const data::Dataset& dataset) {
       text->length);
 }
 
-void warn_of_scales(const strategy::Strategy& strategy, const data::Dataset& dataset) {
+void warn_of_scales(const strategy::Strategy& strategy, const data::Dataset& dataset,
+                    bool scales_targets) {
   if (!strategy.is_chief()) return;
-  const std::string warning = scale_warning(dataset);
+  const std::string warning = scale_warning(dataset, scales_targets);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
   const std::string length_text = length_warning(dataset);
   if (!length_text.empty()) strategy.session().logger()->warn(length_text);

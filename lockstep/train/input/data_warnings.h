@@ -29,13 +29,14 @@ std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
 /// Returns a warning that lists the columns of a table (SourceInfo::feature_names) whose values are
 /// far from unit scale, and a remedy; empty if there are none. Reads up to 1000 records, evenly
 /// distributed over the data set. Not for data sets with maps or other preparation after their
-/// record operations.
-std::string scale_warning(const data::Dataset& dataset);
+/// record operations. With `scales_targets`, targets are not examined: the network scales them.
+std::string scale_warning(const data::Dataset& dataset, bool scales_targets = false);
 /// Returns a warning if a text has only a few, very long samples: its length may not have been
 /// meant in tokens. Else empty.
 std::string length_warning(const data::Dataset& dataset);
 /// Logs these warnings on the chief.
-void warn_of_scales(const strategy::Strategy& strategy, const data::Dataset& dataset);
+void warn_of_scales(const strategy::Strategy& strategy, const data::Dataset& dataset,
+                    bool scales_targets);
 /// Logs on the chief the schema of a table and its problems (TableSchema::summary, warnings).
 /// `trained`: the schema of the training table, if it is another one. Does nothing for other data.
 void report_table(const strategy::Strategy& strategy, const data::Dataset& dataset,

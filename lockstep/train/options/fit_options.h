@@ -186,7 +186,9 @@ struct Fields<train::FitOptions> {
   static constexpr std::tuple list{
       Field{&Options::epochs,
             {"epochs", kCommonOptions,
-             "Number of passes over the data; 1 unless --steps is given. 0: no limit"},
+             "Number of passes over the data. 0: no limit (default: none with --steps; else by the "
+             "number of records, and with validation data until its loss has not improved for a "
+             "while)"},
             {{.min = 0}}},
       Field{&Options::steps,
             {"steps", "Training",

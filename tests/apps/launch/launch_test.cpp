@@ -32,7 +32,7 @@ using ::testing::UnorderedElementsAre;
 using Words = std::vector<std::string>;
 
 const std::string kTrain =
-    "train --model mlp --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json "
+    "train --model mlp --epochs 1 --data synthetic:8x8x1,4,512 --global-batch 64 --log-format json "
     "--log-every 1";
 
 /// `lockstep launch OPTIONS -- COMMAND`

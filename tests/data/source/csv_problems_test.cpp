@@ -357,7 +357,9 @@ TEST_F(CsvProblemsTest, RejectsUnknownCategories) {
   for (std::size_t i = 0; i <= CsvReader::kMaxValues; ++i) text += std::to_string(i) + ",1,0\n";
   EXPECT_EQ(error(text, {.categorical = {"1"}}),
             at("line 10001, column 1") +
-                "expected at most 10000 different values in the column 1; \"10000\" is one more");
+                "expected at most 10000 different values in the column 1; drop=1 leaves it out; "
+                "\"10000\" "
+                "is one more");
 }
 
 TEST_F(CsvProblemsTest, RejectsDuplicateColumns) {

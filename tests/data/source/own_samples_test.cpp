@@ -391,6 +391,27 @@ TEST(RaggedTensors, ArePaddedToTheLongestSampleOfAnySource) {
   }
 }
 
+TEST(AutoencodedSamples, HaveTheirPreparedInputAsTarget) {
+  const Dataset dataset =
+      Dataset::from_memory(
+          {{std::vector<std::uint8_t>{0, 51, 102, 255}, {2, 1, 1}}},
+          {{std::vector<std::int32_t>{1, 0}, {}}},
+          {.inputs = {{.name = "image", .shape = {2, 1, 1}}},
+           .targets = {{.name = "kind", .type = ElementType::int32, .classes = 2}}})
+          .map([](Sample& sample, const SampleKey&) {
+            for (float& value : sample.features()) value *= 10;
+          })
+          .autoencode();
+  EXPECT_EQ(dataset.spec().targets.size(), 1U);
+  EXPECT_EQ(to_string(dataset.spec().targets[0]), "reconstruction of image [2, 1, 1]");
+  const ReadSample sample = read(dataset.source(), 1);
+  EXPECT_THAT(sample.features(), ElementsAre(4, 10));
+  EXPECT_THAT(copy(sample.memory.values()), ElementsAre(4, 10));
+  EXPECT_EQ(input_error_of([&] { generated_texts(1).autoencode(); }),
+            "[autoencoder] expected a first input of numbers, all of one size, got tokens int64 "
+            "[?]");
+}
+
 TEST(RaggedTensors, GetAFixedLengthByPad) {
   const Dataset padded = generated_texts(4).pad("tokens", 2).pad("words", 2).pad("tags", 5);
   EXPECT_EQ(padded.spec().inputs[0].shape, std::vector<std::int64_t>{2});

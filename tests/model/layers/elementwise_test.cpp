@@ -14,6 +14,7 @@
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/elementwise/relu6.h"
+#include "lockstep/model/layers/elementwise/rescaling.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/network/network_json.h"
@@ -218,6 +219,12 @@ TEST(ReLU6Layer, PassesTheGradientBetweenZeroAndSix) {
   trial.targets() = {-2, -2, 4, 0};  // as in ReLULayer
   trial.train();
   EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(0, 0, 0, 1));
+}
+
+TEST(RescalingLayer, MultipliesTheGradientByItsFactor) {
+  constexpr RescalingFunction function = {.scale = 4, .offset = 7, .gradient_factor = 0.0625f};
+  EXPECT_EQ(function.forward(2), 15);
+  EXPECT_EQ(function.gradient(15, 8), 2);
 }
 
 TEST(LeakyReLULayer, RefusesASlopeBelowZero) {

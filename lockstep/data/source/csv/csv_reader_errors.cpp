@@ -85,10 +85,12 @@ void CsvReader::fail_category(const CsvRows& rows, std::size_t index) {
 }
 
 void CsvReader::fail_limit(const CsvRows& rows, std::size_t column, std::string_view word) const {
-  rows.fail(column,
-            fmt::format("expected at most {} different values in the column {}", kMaxValues,
-                        meaning_.layout.names[column]),
-            fmt::format("\"{}\" is one more", word));
+  rows.fail(
+      column,
+      fmt::format("expected at most {} different values in the column {}; drop={} leaves it out",
+                  kMaxValues, meaning_.layout.names[column],
+                  quote_spec(meaning_.layout.names[column])),
+      fmt::format("\"{}\" is one more", word));
 }
 
 /// A column of words or dates has one message in a report.

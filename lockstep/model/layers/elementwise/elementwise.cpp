@@ -120,18 +120,20 @@ void HardSigmoidFunction::check(const BuildContext& context) const {
 RescalingFunction RescalingFunction::read(JsonObject& object) {
   const RescalingFunction defaults;
   return {.scale = object.number("scale", defaults.scale),
-          .offset = object.number("offset", defaults.offset)};
+          .offset = object.number("offset", defaults.offset),
+          .gradient_factor = object.number("gradient_factor", defaults.gradient_factor)};
 }
 
 void RescalingFunction::write(nlohmann::json& object) const {
   object["scale"] = scale;
   object["offset"] = offset;
+  object["gradient_factor"] = gradient_factor;
 }
 
 void RescalingFunction::check(const BuildContext& context) const {
-  if (!std::isfinite(scale) || !std::isfinite(offset))
-    context.refuse("expected a finite scale and offset",
-                   fmt::format("got {} and {}", scale, offset));
+  if (!std::isfinite(scale) || !std::isfinite(offset) || !std::isfinite(scale * gradient_factor))
+    context.refuse("expected a finite scale, offset and gradient_factor",
+                   fmt::format("got {}, {} and {}", scale, offset, gradient_factor));
 }
 
 GeluFunction GeluFunction::read(JsonObject& object) {
