@@ -16,6 +16,7 @@ import sys
 from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
 from bench_headline import markdown, measure_accuracy
 from bench_images import measure_images
+from bench_inference import measure_inference
 from bench_networks import measure_networks
 from bench_python import measure_python
 from bench_records import measure_records
@@ -179,7 +180,8 @@ PARTS = {
     "overlap": measure_overlap,
     "torch": measure_torch,
     "transport": measure_transport,
-    "python": measure_python
+    "python": measure_python,
+    "inference": measure_inference
 }
 # The parts of --headline.
 HEADLINE = ("accuracy", "single", "torch", "records", "replicas", "start")
