@@ -48,10 +48,11 @@ def seconds_of_record(work, folder, batch, ranks):
     count = work.records * ranks // BATCHES[batch]
     command = [
         str(LOCKSTEP), "predict", "--checkpoint",
-        str(folder / "run"), "--global-batch",
-        str(batch * ranks), "--devices", "cpu:0", "--output",
+        str(folder / "run"), "--devices", "cpu:0", "--output",
         str(folder / "out.csv"), "--json"
     ]
+    if batch < LARGEST:  # its default batch has passes of LARGEST records
+        command += ["--global-batch", str(batch * ranks)]
     if ranks > 1:
         command = ["mpirun", "-np", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
     cores = physical_cores(ranks)

@@ -212,13 +212,18 @@ TEST_F(SpecPath, EndsBeforeAKeyIfThereIsNoFile) {
   EXPECT_EQ(items_of(quoted), (std::vector<std::string>{"label=d"}));
 }
 
-TEST_F(SpecPath, StatesTheSpellingForAQuestionMark) {
+TEST_F(SpecPath, StatesTheSpellingForOtherSeparators) {
   touch("a.csv");
   const std::string path = (directory_ / "a.csv").string();
   EXPECT_EQ(spec_error_of([&] { Spec::of_path("here", path + "?label=a&drop=b,c"); }),
             fmt::format("[here] expected options after a colon, with commas between them: "
                         "{0}:label=a,drop=b+c, got \"{0}?label=a&drop=b,c\"",
                         path));
+  EXPECT_EQ(spec_error_of([&] { Spec::of_path("here", path + ",label=a,drop=b"); }),
+            fmt::format("[here] expected options after a colon, with commas between them: "
+                        "{0}:label=a,drop=b, got \"{0},label=a,drop=b\"",
+                        path));
+  EXPECT_EQ(Spec::of_path("here", "no.csv,label=a").head(), "no.csv,label=a");
 }
 
 TEST(Spec, SplitsListsUnlessAKeyFollows) {

@@ -43,6 +43,8 @@ namespace {
 enum class PredictedValues { probabilities, logits };
 
 struct PredictArguments {
+  /// Without gradients, batches may be larger than those of a training; larger ones are faster.
+  PredictArguments() { restored.data.global_batch = 512; }
   RestoredArguments restored;
   PredictionOptions file;
   PredictionFormat format = PredictionFormat::automatic;

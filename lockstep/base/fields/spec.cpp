@@ -34,9 +34,13 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-/// Converts "F?label=a,b&drop=c", which is not in this grammar, to "F:label=a+b,drop=c"; otherwise
-/// empty.
-std::string without_question_mark(std::string_view text) {
+/// Converts "F?label=a,b&drop=c", which is not in this grammar, to "F:label=a+b,drop=c", and
+/// "F,label=a" of an existing file to "F:label=a"; otherwise empty.
+std::string with_colon(std::string_view text) {
+  const std::size_t comma = text.find(',');
+  if (comma != std::string_view::npos && begins_with_key(text.substr(comma + 1)) &&
+      exists(std::string(text.substr(0, comma))))
+    return fmt::format("{}:{}", text.substr(0, comma), text.substr(comma + 1));
   const std::size_t mark = text.rfind('?');
   if (mark == std::string_view::npos || !begins_with_key(text.substr(mark + 1))) return {};
   std::string items(text.substr(mark + 1));
@@ -254,7 +258,7 @@ Spec Spec::of_path(std::string_view where, std::string_view text,
     spec.split_at(end);
     return spec;
   }
-  if (const std::string better = without_question_mark(text); !better.empty())
+  if (const std::string better = with_colon(text); !better.empty())
     throw Error(ErrorCategory::input, where,
                 fmt::format("expected options after a colon, with commas between them: {}", better),
                 fmt::format("got \"{}\"", text));

@@ -17,13 +17,14 @@
 namespace lockstep::inline v0::train {
 namespace {
 
-/// Number of samples in one pass of predict(), which depends only on the global batch. Matrix
-/// products round differently for different numbers of rows. With passes of equal size, the outputs
-/// for a record are bitwise the same on any number of replicas.
+/// Number of samples in one pass of predict(), which depends only on the data set and the global
+/// batch. Matrix products round differently for different numbers of rows. With passes of equal
+/// size, the outputs for a record are bitwise the same on any number of replicas.
 std::int64_t samples_of_pass(const data::Dataset& dataset) {
   constexpr std::int64_t kPasses = 8;  // per global batch
   constexpr std::int64_t kLeast = 16;
-  return std::max(kLeast, (dataset.global_batch() + kPasses - 1) / kPasses);
+  return std::clamp<std::int64_t>(
+      dataset.size(), 1, std::max(kLeast, (dataset.global_batch() + kPasses - 1) / kPasses));
 }
 
 /// Appends samples of zeros to the arrays of `part`, up to a multiple of `samples`.
