@@ -107,9 +107,11 @@ def texts(directory, seed):
     test.to_csv(directory / "test.csv", index=False)
     words = make_pipeline(TfidfVectorizer(), LogisticRegression())
     score = words.fit(train["line"], train["section"]).score(test["line"], test["section"])
-    columns = ":column=line,label=section,tokenizer=bytes,length=80"
-    return (score, f"text:{directory / 'train.csv'}{columns}",
-            f"text:{directory / 'test.csv'}", ["--model", "minilm:2x64"])
+    bag = {"column": "line", "kind": "categorical", "output": "multi-hot", "separator": " ",
+           "unknown": "column"}
+    (directory / "words.json").write_text(json.dumps({"features": [bag]}))
+    return (score, f"csv:{directory / 'train.csv'}:label=section", f"csv:{directory / 'test.csv'}",
+            ["--model", "linear", "--features", str(directory / "words.json")])
 
 
 def scikit_learn(train, test, target, classifies, unused, seed):

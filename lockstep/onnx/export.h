@@ -23,6 +23,12 @@ struct NetworkArrays {
   std::span<const float> buffers;     ///< Network::buffers()
 };
 
+/// What a text consists of. ONNX has no operator that splits a string, so a graph reads numbers.
+struct TextCharacters {
+  /// The code points whose tokens are 0, 1, …; empty: bytes, each of which is its token.
+  std::vector<std::int32_t> codes = {};
+};
+
 /// Operators that the graph applies to its inputs before the network.
 struct Preprocessing {
   /// The first float input is uint8 pixels: they are divided by 255 and normalized.
@@ -33,6 +39,9 @@ struct Preprocessing {
   /// [batch], the seconds since 1970-01-01 (the least int64 is missing), each with its name. In
   /// float32, scaled numbers are within 3e-7 of the quotient of doubles.
   std::shared_ptr<const data::TableSchema> table = {};
+  /// The inputs `tokens` and `segments` are computed from an input "text", int32 [batch, length]:
+  /// the bytes or the code points of a text, and -1 after its end.
+  std::optional<TextCharacters> text = {};
 };
 
 /// The columns of the float input of a graph that reads a table, in order: those of numeric and

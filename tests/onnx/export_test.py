@@ -123,12 +123,13 @@ def write_model(path, nodes, constants=(), inputs=("x",)):
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
 
 
-def predicted(checkpoint, data, directory):
-    """The logits of `lockstep predict`, [records, classes]."""
+def predicted(checkpoint, data, directory, outputs="logits"):
+    """The logits of `lockstep predict`, [records, classes]; or the "outputs" of a regression."""
     output = directory / "predicted.jsonl"
-    lockstep("predict", "--checkpoint", checkpoint, "--data", data, "--outputs", "logits",
-             "--output", output, "--quiet")
-    return numpy.array([json.loads(line)["logits"] for line in output.read_text().splitlines()],
+    options = ["--outputs", "logits"] if outputs == "logits" else []
+    lockstep("predict", "--checkpoint", checkpoint, "--data", data, *options, "--output", output,
+             "--quiet")
+    return numpy.array([json.loads(line)[outputs] for line in output.read_text().splitlines()],
                        dtype="float32")
 
 
@@ -447,6 +448,49 @@ class Export(unittest.TestCase):
                     expected = predicted(run, f"csv:{self.directory / 'other.csv'}",
                                          self.directory)
                     self.assert_close(graph.run(None, used)[0], expected)
+
+    def test_exports_texts_of_bytes_and_characters(self):
+        lines = ["a caf\u00e9", "hi", "the longest of all lines", "x y z"] * 4
+        table = self.directory / "texts.csv"
+        table.write_text("line,kind\n" + "".join(f"{line},{'ab'[number % 2]}\n"
+                                                 for number, line in enumerate(lines)))
+        encoders = {"bytes": lambda line: list(line.encode()),
+                    "chars": lambda line: [ord(one) for one in line]}
+        for tokenizer, encode in encoders.items():
+            with self.subTest(tokenizer):
+                run, path = self.directory / tokenizer, self.directory / f"{tokenizer}.onnx"
+                lockstep("train", "--model", "minilm:1x16", "--data",
+                         f"text:{table}:column=line,label=kind,tokenizer={tokenizer},length=12",
+                         "--steps", 4, "--checkpoint-dir", run, "--quiet")
+                lockstep("checkpoint", "export", run, "--output", path, "--with-preprocessing")
+                onnx.checker.check_model(onnx.load(path), full_check=True)
+                text = numpy.array([(encode(line) + 12 * [-1])[:12] for line in lines], "int32")
+                graph = session(path)
+                self.assertEqual([one.name for one in graph.get_inputs()], ["text"])
+                self.assert_close(graph.run(None, {"text": text})[0],
+                                  predicted(run, f"text:{table}", self.directory))
+                text[0, 0] = 0x1F600  # neither a byte nor a character of the training
+                with self.assertRaisesRegex(Exception, "out of data bounds"):
+                    graph.run(None, {"text": text})
+
+    def test_exports_a_standardized_target_in_its_unit(self):
+        table = self.directory / "prices.csv"
+        table.write_text("x,price\n" + "".join(f"{x},{1000 + 50 * x}\n" for x in range(40)))
+        run, path = self.directory / "run", self.directory / "model.onnx"
+        lockstep("train", "--model", "mlp:8", "--loss", "mse", "--data",
+                 f"csv:{table}:targets=price", "--steps", 20, "--checkpoint-dir", run, "--quiet")
+        lockstep("checkpoint", "export", run, "--output", path, "--with-preprocessing")
+        expected = predicted(run, f"csv:{table}", self.directory, "outputs")
+        self.assertGreater(expected.min(), 500)
+        x = numpy.arange(40, dtype="float32")[:, None]
+        actual = session(path).run(None, {"features": x})[0]
+        numpy.testing.assert_allclose(actual, expected, rtol=1e-5)
+        lockstep("checkpoint", "export", run, "--format", "torch", "--output",
+                 self.directory / "model.pt")
+        state = StateDict(self.directory / "model.pt").load()
+        hidden = (x - x.mean()) / x.std() @ state["dense.weight"].T + state["dense.bias"]
+        output = numpy.maximum(hidden, 0) @ state["dense_1.weight"].T + state["dense_1.bias"]
+        numpy.testing.assert_allclose(output, expected, rtol=1e-5)
 
     def test_an_index_of_a_word_that_no_category_has_is_an_error(self):
         table, inputs = self.mixed_table()

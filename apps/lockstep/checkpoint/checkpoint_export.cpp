@@ -27,6 +27,7 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/data/text/unicode/unicode.h"
 #include "lockstep/model/layers/elementwise/rescaling.h"
 #include "lockstep/model/tensor/parameters.h"
 #include "lockstep/onnx/export.h"
@@ -209,15 +210,32 @@ Metadata metadata_of(const TrainedModel& trained, const ExportArguments& argumen
   throw Error(ErrorCategory::input, kPreprocessing, expected, actual);
 }
 
+/// What the tokens of a text stand for.
+onnx::TextCharacters characters_of(const data::TextSchema& text) {
+  if (!text.target.empty() || (text.has_segments && text.column.empty()))
+    refuse_preprocessing("expected a model that reads one text",
+                         "it reads pairs of texts, or several lines at once");
+  if (text.tokenizer == "bytes") return {};
+  if (text.tokenizer != "chars")
+    refuse_preprocessing(
+        "expected a text of bytes or characters (tokenizer=bytes or chars)",
+        fmt::format("the model reads tokens of {}, which ONNX has no operators for", text.name()));
+  onnx::TextCharacters characters;
+  for (std::size_t at = 0; at < text.vocabulary.size();)
+    characters.codes.push_back(
+        static_cast<std::int32_t>(data::next_code_point(text.vocabulary, at)));
+  return characters;
+}
+
 onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
   onnx::Preprocessing steps;
   if (!trained.source.mapped.empty())
     refuse_preprocessing("expected data that were not changed by the program of the training",
                          fmt::format("they were mapped ({})", trained.source.mapped));
-  if (trained.names.text)
-    refuse_preprocessing(
-        "expected images or a table",
-        "the model reads text, and ONNX has no operator that splits it into tokens");
+  if (trained.names.text) {
+    steps.text = characters_of(*trained.names.text);
+    return steps;
+  }
   steps.table = trained.names.table;
   if (steps.table) return steps;
   if (!has_pixels(trained))

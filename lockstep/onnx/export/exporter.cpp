@@ -254,6 +254,8 @@ Operand Exporter::add_input(const model::NetworkInput& input) {
   if (table_)
     if (Operand operand = add_table_input(input, is_first_float); !operand.name.empty())
       return operand;
+  if (text_)
+    if (const auto value = text_->value(input)) return {.name = *value, .shape = input.shape};
   const bool is_image = input.shape.size() == 3 && input.type == ElementType::float32;
   Operand operand{
       .name = graph_.unique_name(input.name), .shape = input.shape, .channels_first = is_image};
@@ -272,6 +274,7 @@ Graph Exporter::run() {
     throw Error(ErrorCategory::input, kPreprocessing, "expected an input of float32",
                 fmt::format("got none in {}", network_.name()));
   if (options_.preprocessing.table) table_.emplace(graph_, *options_.preprocessing.table);
+  if (options_.preprocessing.text) text_.emplace(graph_, *options_.preprocessing.text);
   graph_.graph.name = network_.name();
   check_int8_layers();
   for (const model::NetworkInput& input : network_.inputs()) inputs_.push_back(add_input(input));

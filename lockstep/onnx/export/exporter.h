@@ -14,6 +14,7 @@
 #include "lockstep/onnx/export.h"
 #include "lockstep/onnx/export/graph_builder.h"
 #include "lockstep/onnx/export/table_graph.h"
+#include "lockstep/onnx/export/text_graph.h"
 
 namespace lockstep::inline v0::onnx {
 
@@ -74,6 +75,7 @@ class Exporter {
   const ExportOptions& options_;
   GraphBuilder graph_;
   std::optional<TableGraph> table_;  // with preprocessing of a table
+  std::optional<TextGraph> text_;    // with preprocessing of a text
   std::vector<Operand> inputs_;
   std::vector<Operand> results_;  // outputs of the layers
   std::map<std::string, std::string> shared_;
