@@ -95,7 +95,8 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const train::DataNames& names) {
   data.open.table = names.table;
   data.open.text = names.text;
-  data.autoencodes = source.autoencodes;
+  const bool as_trained = !data.images && source.test_images;
+  data.autoencodes = source.autoencodes && !as_trained;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
   data.open.tfrecord.trained_input = source.input_feature;
   if (!source.input_feature.empty() || !data.images)
@@ -106,11 +107,13 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
     classes = source.outputs;
     data.open.tfrecord.classes_by_name = !names.classes.empty();
   }
-  const bool as_trained = !data.images && source.test_images;
   if (!data.images && !as_trained) data.images = source.images;
   const std::uint64_t seed = data.open.split ? data.open.split->split.seed : 1;
-  const data::Dataset opened = open_dataset(data, data.data, "test", seed);
-  return (as_trained ? opened.images(*source.test_images) : opened).batch(data.global_batch);
+  data.open.may_lack_labels = data.open.may_lack_labels || source.autoencodes;
+  data::Dataset dataset = open_dataset(data, data.data, "test", seed);
+  if (as_trained) dataset = dataset.images(*source.test_images);
+  if (as_trained && source.autoencodes) dataset = dataset.autoencode();
+  return dataset.batch(data.global_batch);
 }
 
 std::unique_ptr<train::Trainer> trainer_with(strategy::Strategy& strategy, model::Network network,

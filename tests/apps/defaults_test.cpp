@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lockstep/data/image/encode_png.h"
 #include "tests/apps/saved.h"
+#include "tests/data/support.h"
 
 namespace lockstep::inline v0::apps {
 namespace {
@@ -26,9 +30,11 @@ class Defaults : public Saved {
     return " --data csv:" + path;
   }
   /// A training whose events are in its output.
-  std::string train(const std::string& model) const { return text(model) + "--json "; }
-  std::string text(const std::string& model) const {
-    return "train --checkpoint-dir " + directory() + " --model " + model + table() + " ";
+  std::string train(const std::string& model, const std::string& options = "") const {
+    return text(model, options) + "--json ";
+  }
+  std::string text(const std::string& model, const std::string& options = "") const {
+    return "train --checkpoint-dir " + directory() + " --model " + model + table() + options + " ";
   }
 };
 
@@ -75,19 +81,37 @@ TEST_F(Defaults, AreThoseOfFineTuningFromOtherWeights) {
 }
 
 TEST_F(Defaults, LetAnAutoencoderReproduceItsInput) {
+  for (const std::string options : {":label=kind", ":drop=kind"}) {  // labels are not needed
+    const Result trained = run_lockstep(train("mlp:32", options) +
+                                        "--autoencoder --validation-split 0.2 --steps 300 "
+                                        "--learning-rate 0.03 --resume never --overwrite");
+    ASSERT_EQ(trained.status, 0) << trained.errors;
+    // Evaluations know that the training was one of an autoencoder.
+    const Result evaluated = run_lockstep("evaluate --json --split validation --checkpoint " +
+                                          directory() + ":best" + table());
+    ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+    EXPECT_LT(evaluated.event("evaluate")["loss"], 0.1);  // the inputs are standardized
+    std::ofstream(directory("new.csv")) << "x,y\n3,1\n";
+    const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " + directory() +
+                                          " --data csv:" + directory("new.csv"));
+    EXPECT_THAT(predicted.output, ::testing::StartsWith("record,x,y\n0,"));
+  }
+}
+
+TEST_F(Defaults, LetAnAutoencoderReproduceResizedImages) {
+  data::Image gray;
+  gray.reshape(2, 2, 1);
+  std::ranges::fill_n(gray.span().pixels, 4, 7);
+  for (const char* const file : {"images/a/1.png", "images/a/2.png", "images/b/1.png"}) {
+    std::filesystem::create_directories(std::filesystem::path(directory(file)).parent_path());
+    data::write_bytes(directory(file), data::to_png(gray.view()));
+  }
+  const std::string data = " --data " + directory("images");
   const Result trained =
-      run_lockstep(train("mlp:32") + "--autoencoder --validation-split 0.2 --learning-rate 0.03");
+      run_lockstep("train --model mlp:2 --autoencoder --image-size 4 --steps 1 " + data +
+                   " --checkpoint-dir " + directory());
   ASSERT_EQ(trained.status, 0) << trained.errors;
-  EXPECT_LT(trained.events().back()["validation_loss"], 0.1);
-  // Evaluations know that the training was one of an autoencoder.
-  const Result evaluated = run_lockstep("evaluate --json --split validation --checkpoint " +
-                                        directory() + ":best" + table());
-  ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
-  EXPECT_LT(evaluated.event("evaluate")["loss"], 0.1);
-  std::ofstream(directory("new.csv")) << "x,y\n3,1\n";
-  const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " + directory() +
-                                        " --data csv:" + directory("new.csv"));
-  EXPECT_THAT(predicted.output, ::testing::StartsWith("record,x,y\n0,"));
+  EXPECT_EQ(run_lockstep("evaluate --checkpoint " + directory() + data).status, 0);
 }
 
 }  // namespace

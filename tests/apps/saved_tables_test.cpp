@@ -111,6 +111,43 @@ TEST_F(Saved, StandardizesTheTargetOfARegression) {
   EXPECT_NEAR(predicted("raw"), kMean + kDeviation * predicted("standard"), 1e-3);
 }
 
+TEST_F(Saved, ScalesTargetsOnlyWhereTheLayersComputeThem) {
+  std::ofstream file(directory("t.csv"));
+  file << "x,y\n";
+  for (int i = 0; i < 40; ++i) file << i << "," << 1000 + 50 * i << "\n";
+  file.close();
+  std::ofstream(directory("bounded.json"))
+      << R"({"input": [1], "layers": [{"type": "dense", "units": 1}, {"type": "sigmoid"}]})";
+  const std::string data = " --data csv:" + directory("t.csv") + ":targets=y --loss mse --json ";
+  const auto train = [&](const std::string& model, const std::string& run,
+                         const std::string& options) {
+    return run_lockstep("train --model " + model + data + "--checkpoint-dir " + directory(run) +
+                        " " + options);
+  };
+  const Result bounded = train(directory("bounded.json"), "bounded", "--steps 1");
+  EXPECT_THAT(bounded.errors, ::testing::Not(HasSubstr("target standardized")));
+  ASSERT_EQ(train("linear", "scaled", "--epochs 100").status, 0);
+  // An error of a tenth of the deviation: the first step starts at these weights.
+  ASSERT_EQ(run_lockstep("checkpoint export " + directory("scaled") + " --output " +
+                         directory("net.onnx"))
+                .status,
+            0);
+  for (const std::string& from :
+       {std::string("linear --init-from " + directory("scaled")), directory("net.onnx")}) {
+    const Result tuned = train(from, "none", "--steps 1 --global-batch 40 --learning-rate 0");
+    ASSERT_EQ(tuned.status, 0) << tuned.errors;
+    EXPECT_LT(tuned.event("epoch")["loss"], 57 * 57) << from;
+    std::filesystem::remove_all(directory("none"));
+  }
+  EXPECT_THAT(
+      train("linear --no-scale-targets --init-from " + directory("scaled"), "none", "--steps 1")
+          .errors,
+      HasSubstr("expected --scale-targets, as in the training of these weights"));
+  const Result resumed = train("linear", "scaled", "--epochs 101 --no-scale-targets");
+  EXPECT_EQ(resumed.status, 3);
+  EXPECT_THAT(resumed.errors, HasSubstr("expected the scale of the targets of "));
+}
+
 TEST_F(Saved, CopiesColumnsBesidePredictions) {
   std::ofstream(directory("a.csv")) << "PassengerId,x,k\n7,1,a\n8,2,b\n9,3,a\n";
   std::ofstream(directory("b.csv")) << "x,\"id,old\",PassengerId\n1,,892\n2,p2,893\n";

@@ -239,7 +239,7 @@ onnx::Preprocessing preprocessing_of(const TrainedModel& trained) {
   steps.table = trained.names.table;
   if (steps.table) return steps;
   if (!has_pixels(trained))
-    refuse_preprocessing("expected images or a table",
+    refuse_preprocessing("expected images, a table or a text",
                          "the model reads numbers as they are stored");
   steps.pixels = trained.source.test_images ? trained.source.test_images->normalization
                                             : ChannelNormalization{};
@@ -307,7 +307,7 @@ void fold_rescaling(TrainedModel& trained) {
   if (dense == nullptr || dense->layer->kind() != "dense" || kernel.empty() || bias.empty())
     throw Error(ErrorCategory::input, "format",
                 "expected a dense layer with a bias before the scale of the targets (--format onnx "
-                "exports any layer)",
+                "exports any layer, --no-scale-targets trains without the scale)",
                 fmt::format("got {}", dense == nullptr ? "an input" : dense->name));
   for (float& weight : kernel) weight *= function.scale;
   for (float& weight : bias) weight = weight * function.scale + function.offset;

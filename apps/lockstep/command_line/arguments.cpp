@@ -171,6 +171,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   data::DataSpecOptions options = arguments.open;
   options.part = options.split ? "train" : part;
   options.seed = seed;
+  options.may_lack_labels = options.may_lack_labels || arguments.autoencodes;
   options.tfrecord.skip_damage = arguments.bad_records.has_value();
   data::enable_mapped_files();  // not earlier: Open MPI warns about signal handlers that it finds
   const std::string images = arguments.images.value_or(kImagesAsStored);

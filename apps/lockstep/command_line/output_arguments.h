@@ -18,6 +18,8 @@ struct LossArguments {
   std::vector<std::string> untrained = {};                    ///< outputs with OUTPUT=none
   std::vector<std::string> texts = {"sparse-categorical-crossentropy"};  ///< as they were given
 
+  bool is_given = false;  ///< whether --loss was
+
   bool is_named() const { return !losses.empty() || !untrained.empty(); }
   /// The loss that says what the classes of the data are to the network: of several the first
   /// categorical one, else the first.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -74,6 +75,9 @@ CopiedColumns kept_columns(const std::string& names, const std::string& spec,
           ErrorCategory::input, kWhere,
           fmt::format("expected columns of the table: {}", fmt::join(text.layout.names, ", ")),
           fmt::format("got \"{}\"", name));
+    if (std::ranges::count(columns, *column) > 0)
+      throw Error(ErrorCategory::input, kWhere, "expected each column once",
+                  fmt::format("got \"{}\" again", name));
     columns.push_back(*column);
     copied.names.push_back(text.layout.names[*column]);
   }

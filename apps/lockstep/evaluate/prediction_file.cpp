@@ -115,15 +115,20 @@ std::string PredictionFile::prefix(const PredictedOutput& output) const {
 }
 
 std::string PredictionFile::header() const {
-  std::string names = "record";
-  for (const std::string& name : copied_.names) names += "," + csv_field(name);
+  std::string names;
   for (const PredictedOutput& output : outputs_)
     names += output.header(prefix(output), options_.style);
   if (file_names_) names += ",file";
   for (const PredictedOutput& output : outputs_)
     if (output.has_class_names() && options_.style.top == 0)
       names += "," + csv_field(prefix(output) + "class");
-  return names + (options_.has_errors ? ",error\n" : "\n");
+  if (options_.has_errors) names += ",error";
+  std::string copied = "record";
+  for (const std::string& name : copied_.names) {  // a copied target is beside its prediction
+    const bool is_taken = (names + ",").find("," + csv_field(name) + ",") != std::string::npos;
+    copied += "," + csv_field(is_taken ? "column." + name : name);
+  }
+  return copied + names + "\n";
 }
 
 void PredictionFile::add(const train::Predictions& predictions) {

@@ -165,7 +165,7 @@ void complete(TrainArguments& a) {
   if (is_onnx(a.model) && a.pretrained.path.empty()) a.pretrained.path = a.model;
   check_needs(fields_of(std::as_const(a)));
   a.data.autoencodes = a.autoencoder;
-  if (a.autoencoder && a.loss.texts == LossArguments().texts)
+  if (a.autoencoder && !a.loss.is_given)
     a.loss = parse_losses({model::name_of(model::Loss(model::MeanSquaredError()))});
   a.split.seed = a.trainer.seed;
   a.split.check();
@@ -213,6 +213,7 @@ std::string TrainFields::list_losses() { return list_names(model::loss_names());
 
 void TrainFields::parse_losses(Options& options, std::string_view /*name*/, Values values) {
   options.loss = apps::parse_losses({values.begin(), values.end()});
+  options.loss.is_given = true;
 }
 
 void TrainFields::parse_metrics(Options& options, std::string_view /*name*/, Values values) {

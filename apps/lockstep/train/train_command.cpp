@@ -108,10 +108,9 @@ std::vector<std::shared_ptr<train::Callback>> make_callbacks(const TrainArgument
                                                             configuration.options));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<train::ProgressBar>(
-        stdout,
-        train::ProgressOptions{.log_every = arguments.log_every,
-                               .verbose = arguments.verbose,
-                               .length = arguments.length}));
+        stdout, train::ProgressOptions{.log_every = arguments.log_every,
+                                       .verbose = arguments.verbose,
+                                       .length = arguments.length}));
   if (!arguments.summary_dir.empty())
     callbacks.push_back(std::make_shared<train::Summaries>(
         arguments.summary_dir, arguments.log_every, configuration.markdown,
@@ -236,7 +235,8 @@ int train(job::Session& session, TrainArguments arguments, const Configuration& 
     source.stored_shape = dataset.source().spec().shape();
   }
   model::Network network = source.make();
-  const bool can_scale = arguments.scale_targets && !source.script &&
+  const bool can_scale = arguments.scale_targets && !arguments.autoencoder && !source.script &&
+                         !train::is_weights_file(arguments.pretrained.path) &&
                          arguments.loss.losses.empty() &&
                          arguments.trainer.compute.precision == model::Precision::float32;
   if (const auto scale = can_scale ? train::target_scale(dataset) : std::nullopt)

@@ -47,18 +47,19 @@ float default_rate(const TrainArguments& arguments, const model::Network& networ
 
 std::int64_t default_epochs(std::int64_t records) { return length_for(records).epochs; }
 
-void choose_defaults(TrainArguments& arguments, const model::Network& network,
-                     std::int64_t records, bool has_validation) {
+void choose_defaults(TrainArguments& arguments, const model::Network& network, std::int64_t records,
+                     bool has_validation) {
   model::Schedule& schedule = arguments.trainer.schedule;
   if (!schedule.peak) schedule.peak = default_rate(arguments, network);
   train::FitOptions& fit = arguments.fit;
   if (fit.epochs || fit.steps > 0) return;
   const Length& length = length_for(records);
-  if (!has_validation) {
+  if (!has_validation || (schedule.depends_on_end() && !arguments.early_stopping)) {
     fit.epochs = length.epochs;
-    arguments.length = fmt::format(
-        "{}; --epochs sets another length, --validation-split 0.2 lets the data end the training",
-        counted(length.epochs, "epoch"));
+    arguments.length =
+        fmt::format("{}; --epochs sets another length{}", counted(length.epochs, "epoch"),
+                    has_validation ? fmt::format(" of --lr-schedule {}", to_string(schedule.kind))
+                                   : ", --validation-split 0.2 lets the data end the training");
     return;
   }
   fit.epochs = length.limit;

@@ -424,7 +424,7 @@ TableSchema TableSchema::from_checkpoint(const json& stored, const std::string& 
     for (TableFeature& feature : schema.features) feature.is_learned = true;
     if (schema.columns.empty() || schema.features.empty())
       throw std::invalid_argument("expected columns and features");
-    if (schema.label.empty() == schema.targets.empty())
+    if (!schema.label.empty() && !schema.targets.empty())
       throw std::invalid_argument("expected a label or targets");
     if (schema.labels_are_words && schema.class_names.empty())
       throw std::invalid_argument("expected names of classes");

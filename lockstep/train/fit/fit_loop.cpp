@@ -392,9 +392,9 @@ void FitLoop::test() {
   const bool has_trained = position_.step > position_.first_step;
   if (!plan_.test || !has_trained || stop_.signal() != 0 || !health_.is_healthy()) return;
   replicas_.run([](strategy::Replica& replica, int) { replica.install_mean_statistics(); });
-  const auto test =
-      evaluate(replicas_, *plan_.test, one_pass(strategy_, *plan_.test, plan_.fit.read),
-               [this] { return stop_.any_received(); });
+  data::StreamOptions pass = one_pass(strategy_, *plan_.test, plan_.fit.read);
+  pass.names_remedy = false;  // each record of a test counts
+  const auto test = evaluate(replicas_, *plan_.test, pass, [this] { return stop_.any_received(); });
   replicas_.run([](strategy::Replica& replica, int) { replica.restore_statistics(); });
   if (!test) return;
   model::require_weights(*test, "test");

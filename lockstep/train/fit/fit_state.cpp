@@ -28,6 +28,7 @@
 #include "lockstep/train/callbacks/monitored_metric.h"
 #include "lockstep/train/fit/remembered_route.h"
 #include "lockstep/train/input/data_names.h"
+#include "lockstep/train/input/target_scale.h"
 
 namespace lockstep::inline v0::train {
 namespace {
@@ -201,6 +202,19 @@ void warn_of_network(const std::string& path, const nlohmann::json& saved,
   }
 }
 
+/// The outputs of the layers must mean the same in both runs.
+void check_scale(const std::string& path, const nlohmann::json& saved,
+                 const model::Network& network) {
+  const auto current = model::network_to_json(network);
+  if (!current || !saved.contains(kNetworkKey)) return;
+  const nlohmann::json before = stored_scale(saved);
+  const nlohmann::json now = stored_scale({{kNetworkKey, {{"description", *current}}}});
+  if (before != now)
+    refuse(fmt::format("expected the scale of the targets of {}, {} (--scale-targets)", path,
+                       before.is_null() ? "none" : before.dump()),
+           now.is_null() ? "none" : now.dump());
+}
+
 /// "column=sentence,label=topic": the columns of a table of texts, or "none".
 std::string columns_of(const data::TextSchema& text) {
   std::vector<std::string> columns;
@@ -272,6 +286,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
     warn_of_differences(state, plan, *strategy.session().logger());
     warn_of_network(path, saved, replicas.network(), *strategy.session().logger());
   }
+  check_scale(path, saved, replicas.network());
   const std::string preparation = dataset.preparation();
   if (const auto other = saved.value(kPreparationKey, preparation); other != preparation)
     refuse(fmt::format("expected the sample preparation of {} (\"{}\")", path, other),

@@ -9,13 +9,10 @@
 #include "lockstep/model/loss/loss.h"
 #include "lockstep/train/fit/epoch_account.h"
 #include "lockstep/train/fit/fit_plan.h"
+#include "lockstep/train/input/target_scale.h"
 
 namespace lockstep::inline v0::train {
 
-/// Key in the configuration of a checkpoint: what `lockstep evaluate` needs to build the model: the
-/// network's "description" (network_json.h), the name of the "loss" and the "label_smoothing".
-/// Absent if the network has no description.
-inline constexpr const char* kNetworkKey = "network";
 /// Within kNetworkKey: a list of all losses, each with its "output", "target" (empty: the first),
 /// "weight", name and hyperparameters. Absent in checkpoints of earlier versions, and if a loss is
 /// defined in the user's program.

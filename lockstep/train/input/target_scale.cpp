@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "lockstep/data/sample/batch.h"
@@ -40,13 +42,23 @@ std::optional<TargetScale> target_scale(const data::Dataset& dataset) {
 }
 
 bool scale_targets(const TargetScale& scale, const model::Loss& loss, model::Network& network) {
-  const bool is_absolute = std::holds_alternative<model::MeanAbsoluteError>(loss);
-  const bool is_difference = is_absolute || std::holds_alternative<model::MeanSquaredError>(loss) ||
-                             std::holds_alternative<model::Huber>(loss);
-  if (!is_difference || network.has_named_outputs() || network.outputs().size() != 1) return false;
   const auto deviation = static_cast<float>(scale.deviation);
-  const float factor = is_absolute ? 1 / deviation : 1 / (deviation * deviation);
-  if (!std::isnormal(factor)) return false;
+  // The largest gradient of the loss for an error of one deviation.
+  float limit = 0;
+  if (std::holds_alternative<model::MeanSquaredError>(loss))
+    limit = deviation;
+  else if (std::holds_alternative<model::MeanAbsoluteError>(loss))
+    limit = 1;
+  else if (const auto* const huber = std::get_if<model::Huber>(&loss))
+    limit = std::min(deviation, huber->delta);
+  const float factor = 1 / (deviation * limit);
+  const auto outputs = network.outputs();
+  if (!std::isnormal(factor) || network.has_named_outputs() || outputs.size() != 1 ||
+      outputs.front().node < 0)
+    return false;
+  const std::string kind =
+      network.nodes()[static_cast<std::size_t>(outputs.front().node)].layer->kind();
+  if (kind != "dense" && kind != "add") return false;
   network.add(model::Rescaling(
       {.scale = deviation, .offset = static_cast<float>(scale.mean), .gradient_factor = factor}));
   return true;
@@ -57,6 +69,16 @@ bool has_scaled_targets(const model::Network& network) {
   return output >= 0 &&
          dynamic_cast<const model::Rescaling*>(
              network.nodes()[static_cast<std::size_t>(output)].layer.get()) != nullptr;
+}
+
+nlohmann::json stored_scale(const nlohmann::json& configuration) {
+  const nlohmann::json layers = configuration.value(
+      nlohmann::json::json_pointer(fmt::format("/{}/description/layers", kNetworkKey)),
+      nlohmann::json::array());
+  if (!layers.is_array() || layers.empty()) return {};
+  const nlohmann::json& last = layers.back();
+  if (last.value("type", "") != model::RescalingFunction::kKind) return {};
+  return {{"scale", last.value("scale", 1.0)}, {"offset", last.value("offset", 0.0)}};
 }
 
 }  // namespace lockstep::inline v0::train

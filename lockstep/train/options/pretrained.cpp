@@ -18,6 +18,7 @@
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/strategy/replica/local_replicas.h"
+#include "lockstep/train/input/target_scale.h"
 #include "lockstep/train/options/weight_names.h"
 #include "lockstep/train/options/weights_file.h"
 
@@ -316,10 +317,27 @@ NameMap NameMap::parse(std::string_view text) {
   return rule;
 }
 
+/// Throws Error (input) if the layers of a checkpoint's network compute standardized targets and
+/// those of this one do not, or the reverse.
+void check_target_scale(const std::filesystem::path& file, const model::Network& network) {
+  const std::filesystem::path state = file.parent_path() / checkpoint::kStateFile;
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(state, unknown)) return;
+  const checkpoint::TrainingState saved =
+      checkpoint::parse_training_state(checkpoint::read_small_file(state), state.string());
+  const bool was_scaled = !stored_scale(*saved.configuration).is_null();
+  if (was_scaled == has_scaled_targets(network)) return;
+  throw Error(ErrorCategory::input, kWhere,
+              was_scaled ? "expected --scale-targets, as in the training of these weights"
+                         : "expected --no-scale-targets, as in the training of these weights",
+              fmt::format("got {}", file.parent_path().string()));
+}
+
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
   for (const NameMap& rule : from.map) rule.check();
   const WeightsFile file(find_weights(from.path, log), network);
+  if (!from.reset_head) check_target_scale(file.path(), network);
   const bool own = file.is_onnx() || std::ranges::any_of(file.tensors(), [](const auto& entry) {
                      return entry.name.find('/') != std::string::npos;
                    });

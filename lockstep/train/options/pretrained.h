@@ -54,6 +54,12 @@ struct Pretrained {
   std::vector<NameMap> map = {};
 };
 
+/// Whether a path, by its name, is that of a file of weights, not of checkpoints or of a folder.
+inline bool is_weights_file(const std::filesystem::path& path) {
+  const std::filesystem::path extension = path.extension();
+  return extension == ".onnx" || extension == ".safetensors" || extension == ".json";
+}
+
 /// The weights that were loaded.
 struct PretrainedWeights {
   std::filesystem::path file;      ///< the file, the index, or that of a checkpoint

@@ -182,7 +182,7 @@ void assign_roles(CsvLayout& layout, const CsvOptions& options, const TableSchem
   layout.targets = columns.claim_all(has_roles ? options.targets : described.targets, "targets");
   if (!label.empty())
     layout.label = columns.claim(columns.find(label, "label"), "label");
-  else if (layout.targets.empty())
+  else if (layout.targets.empty() && !options.may_lack_labels)
     layout.label = columns.claim(layout.names.size() - 1, "label");
   layout.window = window_of(options, described.window, file);
   if (!layout.window.series.empty())
