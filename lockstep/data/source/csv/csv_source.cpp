@@ -55,6 +55,7 @@ std::optional<TableSchema> CsvSource::trained_schema(std::string& origin) const 
     same.separator =
         separator_of(read_table_head(table_files(options_.like).front()), same.separator);
     same.split.reset();
+    same.may_lack_labels = false;
     origin = options_.like.string();
     return CsvSource(options_.like, same).schema_;
   }
