@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Files, VisionTransformers, ::testing::Values("vit", "vi
 
 TEST(PretrainedPyTorch, WritesTheClassTokenIntoItsPosition) {
   model::Network network = zoo::make("vit:1x8x2,patch=4,class_token", {8, 8, 3}, 5);
-  std::vector<float> parameters(network.parameters().element_count());
+  std::vector<float> parameters(network.parameters().flat_size());
   std::iota(parameters.begin(), parameters.end(), 1.0F);
   const auto weights = torch_weights(network, parameters, {}, "export", "model.pt");
   const auto positions = std::ranges::find(weights, "pos_embed", &NamedWeight::name);

@@ -69,7 +69,7 @@ std::int64_t hash_bucket(std::string_view word, std::int64_t buckets) {
 
 std::optional<double> date_number(std::string_view field, DatePart part) {
   const auto number = [&](std::size_t begin, std::size_t digits) -> std::optional<int> {
-    if (field.size() < begin + digits) return std::nullopt;
+    if (begin > field.size() || digits > field.size() - begin) return std::nullopt;
     int value = 0;
     const char* const end = field.data() + begin + digits;
     const auto [rest, error] = std::from_chars(field.data() + begin, end, value);

@@ -299,6 +299,22 @@ void read(const WeightsFile& file, const StoredTensor& stored, const NamedWeight
                 fmt::format("got NaN or infinity in {}", wanted.name));
 }
 
+/// Throws Error (input) if the layers of a checkpoint's network compute standardized targets and
+/// those of this one do not, or the reverse.
+void check_target_scale(const std::filesystem::path& file, const model::Network& network) {
+  const std::filesystem::path state = file.parent_path() / checkpoint::kStateFile;
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(state, unknown)) return;
+  const checkpoint::TrainingState saved =
+      checkpoint::parse_training_state(checkpoint::read_small_file(state), state.string());
+  const bool was_scaled = !stored_scale(*saved.configuration).is_null();
+  if (was_scaled == has_scaled_targets(network)) return;
+  throw Error(ErrorCategory::input, kWhere,
+              was_scaled ? "expected --scale-targets, as in the training of these weights"
+                         : "expected --no-scale-targets, as in the training of these weights",
+              fmt::format("got {}", file.parent_path().string()));
+}
+
 }  // namespace
 
 void NameMap::check() const {
@@ -315,22 +331,6 @@ NameMap NameMap::parse(std::string_view text) {
                      std::string(text.substr(std::min(equals + 1, text.size())))};
   rule.check();
   return rule;
-}
-
-/// Throws Error (input) if the layers of a checkpoint's network compute standardized targets and
-/// those of this one do not, or the reverse.
-void check_target_scale(const std::filesystem::path& file, const model::Network& network) {
-  const std::filesystem::path state = file.parent_path() / checkpoint::kStateFile;
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(state, unknown)) return;
-  const checkpoint::TrainingState saved =
-      checkpoint::parse_training_state(checkpoint::read_small_file(state), state.string());
-  const bool was_scaled = !stored_scale(*saved.configuration).is_null();
-  if (was_scaled == has_scaled_targets(network)) return;
-  throw Error(ErrorCategory::input, kWhere,
-              was_scaled ? "expected --scale-targets, as in the training of these weights"
-                         : "expected --no-scale-targets, as in the training of these weights",
-              fmt::format("got {}", file.parent_path().string()));
 }
 
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
