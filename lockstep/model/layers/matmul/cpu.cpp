@@ -7,13 +7,14 @@
 namespace lockstep::inline v0::model::cpu {
 namespace {
 
-// Matrices [rows, columns], or those that are stored as [columns, rows].
+// Matrices [rows, columns], or those that are stored as [columns, rows]. With an extent of 1 both
+// are the same memory, and oneDNN cannot compute the second form.
 memory::desc matrices(memory::data_type type, std::int64_t count, std::int64_t rows,
                       std::int64_t columns, bool is_transposed) {
   return {{count, rows, columns},
           type,
-          is_transposed ? memory::dims{rows * columns, 1, rows}
-                        : memory::dims{rows * columns, columns, 1}};
+          is_transposed && rows > 1 && columns > 1 ? memory::dims{rows * columns, 1, rows}
+                                                   : memory::dims{rows * columns, columns, 1}};
 }
 
 class MatMulOperation final : public Operation {
