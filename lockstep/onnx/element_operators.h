@@ -14,7 +14,6 @@ struct ElementOperator {
   struct Number {
     const char* attribute = nullptr;  ///< its name in the operator; null: none
     float otherwise = 0;              ///< without the attribute
-    const char* option = nullptr;     ///< its name in the layer
   };
   std::string_view type;                                      ///< such as "Elu"
   double (*function)(double x, double first, double second);  ///< with the values of `numbers`

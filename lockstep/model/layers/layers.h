@@ -1,6 +1,7 @@
 // All layers of this library, and the table of their names in descriptions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <memory>
@@ -44,8 +45,9 @@ struct LayerType {
   bool is_activation;     ///< whether it may be the value of "activation"
   /// Reads the options of the layer from its description. Throws Error (input).
   std::shared_ptr<const Layer> (*read)(JsonObject& object, const DataShape& data);
-  /// Writes the options of the layer as `read` reads them; false if it is of another type.
-  bool (*write)(const Layer& layer, nlohmann::json& object);
+  bool (*describes)(const Layer& layer);  ///< whether the layer is of this type
+  /// Writes the options of the layer, which is of this type, as `read` reads them.
+  void (*write)(const Layer& layer, nlohmann::json& object);
 };
 
 /// L::read, or the only value of a layer without options.
@@ -57,13 +59,17 @@ std::shared_ptr<const Layer> read_layer(JsonObject& object, const DataShape& dat
     return std::make_shared<const L>();
 }
 
-/// Writes the options of `layer` with L::write, if it is an L and has options.
+/// Whether `layer` is an L.
 template <typename L>
-bool write_layer(const Layer& layer, nlohmann::json& object) {
-  const auto* const own = dynamic_cast<const L*>(&layer);
-  if (own == nullptr) return false;
-  if constexpr (requires { own->write(object); }) own->write(object);
-  return true;
+bool is_layer(const Layer& layer) {
+  return dynamic_cast<const L*>(&layer) != nullptr;
+}
+
+/// Writes the options of `layer`, which is an L, with L::write, if it has options.
+template <typename L>
+void write_layer(const Layer& layer, nlohmann::json& object) {
+  const auto& own = dynamic_cast<const L&>(layer);
+  if constexpr (requires { own.write(object); }) own.write(object);
 }
 
 /// The entry of the class L in kLayers.
@@ -132,10 +138,17 @@ inline constexpr std::tuple kLayers{
 /// The types of kLayers, in its order.
 inline constexpr auto kLayerTypes = std::apply(
     []<typename... L>(const Registration<L>&... entries) {
-      return std::array{
-          LayerType{entries.name, entries.is_activation, read_layer<L>, write_layer<L>}...};
+      return std::array{LayerType{entries.name, entries.is_activation, read_layer<L>, is_layer<L>,
+                                  write_layer<L>}...};
     },
     kLayers);
+
+/// The type of `layer`; null for user-defined layers.
+inline const LayerType* find_type(const Layer& layer) {
+  const auto* const type = std::ranges::find_if(
+      kLayerTypes, [&](const LayerType& known) { return known.describes(layer); });
+  return type == kLayerTypes.end() ? nullptr : type;
+}
 
 /// Calls visit(function) with the function of `layer`, which is in kLayers.
 template <typename Visit>

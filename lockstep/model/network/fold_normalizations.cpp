@@ -3,30 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/json/json.h"
-#include "lockstep/model/layer/json_object.h"
 #include "lockstep/model/layers/layers.h"
-#include "lockstep/model/network/network_json.h"
 
 namespace lockstep::inline v0::model {
 namespace {
 
-using nlohmann::json;
+/// `layer` with a bias, if it is an L; null if it is not.
+template <typename L>
+std::shared_ptr<const Layer> with_bias_if(const Layer& layer) {
+  const auto* const own = dynamic_cast<const L*>(&layer);
+  if (own == nullptr) return nullptr;
+  auto options = own->options();
+  options.use_bias = true;
+  return std::make_shared<const L>(options);
+}
 
-constexpr std::array<std::string_view, 5> kFoldable{"conv2d", "conv1d", "depthwise_conv2d",
-                                                    "conv2d_transpose", "dense"};
-constexpr std::array<std::string_view, 2> kMaxPoolings{"max_pool2d", "global_max_pooling2d"};
+/// `layer` with a bias, if normalizations can be folded into layers of its type; null if not.
+std::shared_ptr<const Layer> with_bias(const Layer& layer) {
+  for (const auto try_type :
+       {with_bias_if<Conv2D>, with_bias_if<Conv1D>, with_bias_if<DepthwiseConv2D>,
+        with_bias_if<Conv2DTranspose>, with_bias_if<Dense>})
+    if (auto changed = try_type(layer)) return changed;
+  return nullptr;
+}
+
+bool is_max_pooling(const Layer& layer) {
+  return is_layer<MaxPool2D>(layer) || is_layer<GlobalMaxPooling2D>(layer);
+}
 
 /// A normalization with moving statistics: factor * x + term per channel.
 struct ChannelAffine {
@@ -50,7 +61,10 @@ struct NamedArrays {
   }
 };
 
-ChannelAffine affine_of(const NamedArrays& arrays, const std::string& layer, double epsilon) {
+ChannelAffine affine_of(const NamedArrays& arrays, const Node& normalization) {
+  const std::string& layer = normalization.name;
+  const double epsilon =
+      dynamic_cast<const BatchNormalization&>(*normalization.layer).options().epsilon;
   const std::span<const float> gamma = arrays.at(layer, "gamma");
   const std::span<const float> beta = arrays.at(layer, "beta");
   const std::span<const float> mean = arrays.at(layer, "moving_mean");
@@ -77,38 +91,23 @@ std::map<NodeId, NodeId> find_folds(const NamedArrays& arrays) {
       if (!is_input(input)) ++readers[static_cast<std::size_t>(input)];
   for (const NetworkOutput& output : arrays.network.outputs())
     if (!is_input(output.node)) ++readers[static_cast<std::size_t>(output.node)];
-  // Whether `node` has one of these types and a single reader.
-  const auto is_part = [&](NodeId node, std::span<const std::string_view> types) {
-    if (is_input(node) || readers[static_cast<std::size_t>(node)] != 1) return false;
-    const std::string_view type =
-        describe_layer(*nodes[static_cast<std::size_t>(node)].layer).first;
-    return std::ranges::find(types, type) != types.end();
+  // Whether `node` is a layer that fulfils `condition` and has a single reader.
+  const auto is_part = [&](NodeId node, const auto& condition) {
+    return !is_input(node) && readers[static_cast<std::size_t>(node)] == 1 &&
+           condition(*nodes[static_cast<std::size_t>(node)].layer);
   };
+  const auto is_foldable = [](const Layer& layer) { return with_bias(layer) != nullptr; };
   std::map<NodeId, NodeId> folds;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto [type, options] = describe_layer(*nodes[i].layer);
-    if (type != "batch_normalization") continue;
+    if (!is_layer<BatchNormalization>(*nodes[i].layer)) continue;
     NodeId before = nodes[i].inputs.front();
-    const bool is_pooled = is_part(before, kMaxPoolings);
+    const bool is_pooled = is_part(before, is_max_pooling);
     if (is_pooled) before = nodes[static_cast<std::size_t>(before)].inputs.front();
-    if (!is_part(before, kFoldable) ||
-        (is_pooled &&
-         !is_increasing(affine_of(arrays, nodes[i].name, options.at("epsilon").get<double>()))))
+    if (!is_part(before, is_foldable) || (is_pooled && !is_increasing(affine_of(arrays, nodes[i]))))
       continue;
     folds[static_cast<NodeId>(i)] = before;
   }
   return folds;
-}
-
-std::shared_ptr<const Layer> with_bias(const std::shared_ptr<const Layer>& layer) {
-  auto [name, options] = describe_layer(*layer);
-  if (options.at("use_bias").get<bool>()) return layer;
-  options["use_bias"] = true;
-  const auto* const type = std::ranges::find(kLayerTypes, name, &LayerType::name);
-  // Converts counts to unsigned, as layers read them.
-  options = parse_json(dump_json(options), ErrorCategory::input, name);
-  JsonObject object(options, std::string(name));
-  return type->read(object, {});
 }
 
 /// Writes kernel * factor, and bias * factor + term, to the arrays of the folded network.
@@ -161,7 +160,7 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
     std::vector<NodeId> inputs;
     for (const NodeId input : node.inputs) inputs.push_back(place_of(input));
     places.push_back(
-        result.add_node(folded_layers.contains(id) ? with_bias(node.layer) : node.layer,
+        result.add_node(folded_layers.contains(id) ? with_bias(*node.layer) : node.layer,
                         std::move(inputs), node.name));
   }
   const bool is_default = !network.has_named_outputs() && network.last() >= 0 &&
@@ -175,15 +174,14 @@ FoldedNetwork fold_normalizations(const Network& network, std::span<const float>
   for (const auto& [normalization, before] : folds) {
     const Node& node = network.nodes()[static_cast<std::size_t>(before)];
     const Node& of = network.nodes()[static_cast<std::size_t>(normalization)];
-    const json options = describe_layer(*of.layer).second;
     const auto array = [&](const char* name) {
       const ParameterInfo* const entry =
           result.parameters().find(fmt::format("{}/{}", node.name, name));
       LOCKSTEP_CHECK(entry != nullptr);
       return ParameterTable::slice(std::span(folded), *entry);
     };
-    fold(affine_of(arrays, of.name, options.at("epsilon").get<double>()),
-         describe_layer(*node.layer).first == "conv2d_transpose", array("kernel"), array("bias"));
+    fold(affine_of(arrays, of), is_layer<Conv2DTranspose>(*node.layer), array("kernel"),
+         array("bias"));
   }
   std::vector<float> kept = carried_over(network.buffers(), buffers, result.buffers());
   return {

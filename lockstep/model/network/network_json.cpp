@@ -232,11 +232,9 @@ Network network_from_json(std::string_view text, std::string_view source, const 
   return network;
 }
 
-std::pair<std::string_view, json> describe_layer(const Layer& layer) {
-  for (const LayerType& type : kLayerTypes)
-    if (json options = json::object(); type.write(layer, options))
-      return {type.name, std::move(options)};
-  return {};
+std::string_view type_of(const Layer& layer) {
+  const LayerType* const type = find_type(layer);
+  return type == nullptr ? std::string_view() : type->name;
 }
 
 std::optional<json> network_to_json(const Network& network) {
@@ -247,10 +245,10 @@ std::optional<json> network_to_json(const Network& network) {
   json result = {{"name", network.name()}, {"layers", json::array()}};
   for (const Node& node : network.nodes()) {
     json description = {{"name", node.name}, {"inputs", json::array()}};
-    const auto* const type = std::ranges::find_if(
-        kLayerTypes, [&](const LayerType& known) { return known.write(*node.layer, description); });
-    if (type == kLayerTypes.end() || std::ranges::count(inputs, node.name) > 0) return std::nullopt;
+    const LayerType* const type = find_type(*node.layer);
+    if (type == nullptr || std::ranges::count(inputs, node.name) > 0) return std::nullopt;
     description["type"] = type->name;
+    type->write(*node.layer, description);
     for (const NodeId input : node.inputs)
       description["inputs"].push_back(is_input(input) ? inputs[input_index(input)]
                                                       : network.nodes()[input].name);

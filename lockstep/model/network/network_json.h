@@ -22,9 +22,8 @@ Network network_from_json(std::string_view text, std::string_view source,
 /// "input").
 std::optional<nlohmann::json> network_to_json(const Network& network);
 
-/// The type of `layer` in descriptions, such as "conv2d", and its options; the type is empty for
-/// user-defined layers.
-std::pair<std::string_view, nlohmann::json> describe_layer(const Layer& layer);
+/// The type of `layer` in descriptions, such as "conv2d"; empty for user-defined layers.
+std::string_view type_of(const Layer& layer);
 
 /// Reads the description from a file. Throws Error (input) if the file cannot be read.
 Network read_network(const std::filesystem::path& file, const DataShape& data = {});

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/layer/window.h"
+#include "lockstep/model/layers/layers.h"
 #include "lockstep/onnx/element_operators.h"
 #include "lockstep/onnx/export/exporter.h"
 #include "lockstep/onnx/export/int8_layers.h"
@@ -20,27 +20,6 @@ namespace {
 
 using model::Shape;
 using Ints = std::vector<std::int64_t>;
-
-// ---- Options
-
-Ints extents_of_option(const nlohmann::json& options, const char* key) {
-  const nlohmann::json& value = options.at(key);
-  if (value.is_array()) return value.get<Ints>();
-  const auto both = value.get<std::int64_t>();
-  return {both, both};
-}
-
-/// The window of a convolution or pooling of images of shape `input`.
-model::WindowGeometry window_of(const nlohmann::json& options, const char* kernel,
-                                const Shape& input) {
-  const Ints window = extents_of_option(options, kernel);
-  const Ints strides = options.contains("strides") ? extents_of_option(options, "strides") : window;
-  const Ints dilation =
-      options.contains("dilation") ? extents_of_option(options, "dilation") : Ints{1, 1};
-  return model::window_geometry(input, {window[0], window[1]}, {strides[0], strides[1]},
-                                model::parse_padding(options.at("padding").get<std::string>()),
-                                {dilation[0], dilation[1]});
-}
 
 std::vector<Attribute> attributes_of(const model::WindowGeometry& window) {
   return {{"kernel_shape", Ints{window.kernel_height, window.kernel_width}},
@@ -130,13 +109,14 @@ void add_bias(const LayerExport& layer, const Weights& weights, std::vector<std:
 
 // ---- Convolutions and dense layers
 
-Operand convolution(const LayerExport& layer) {
+/// A Conv2D or DepthwiseConv2D, the L, with `groups` groups of channels.
+template <typename L>
+Operand convolution_of(const LayerExport& layer, std::int64_t groups) {
+  const auto& options = layer.options<L>();
   const Operand input = layer.exporter.channels_first(layer.input());
-  const model::WindowGeometry window = window_of(layer.options, "kernel", input.shape);
+  const model::WindowGeometry window = model::window_geometry(
+      input.shape, options.kernel, options.strides, options.padding, options.dilation);
   const std::int64_t filters = layer.shape().back();
-  const std::int64_t groups = layer.type == "depthwise_conv2d"
-                                  ? window.channels
-                                  : layer.options.at("groups").get<std::int64_t>();
   const std::int64_t channels = window.channels / groups;
   const Weights weights = weights_of(layer);
   std::vector<std::string> inputs{
@@ -155,10 +135,20 @@ Operand convolution(const LayerExport& layer) {
           .channels_first = true};
 }
 
+Operand convolution(const LayerExport& layer) {
+  return convolution_of<model::Conv2D>(layer, layer.options<model::Conv2D>().groups);
+}
+
+Operand depthwise_convolution(const LayerExport& layer) {
+  return convolution_of<model::DepthwiseConv2D>(layer, layer.input().shape.back());
+}
+
 Operand transposed_convolution(const LayerExport& layer) {
+  const auto& options = layer.options<model::Conv2DTranspose>();
   const Operand input = layer.exporter.channels_first(layer.input());
   const Shape& output = layer.shape();
-  const model::WindowGeometry window = window_of(layer.options, "kernel", output);
+  const model::WindowGeometry window =
+      model::window_geometry(output, options.kernel, options.strides, options.padding);
   const std::int64_t filters = output.back();
   const std::int64_t channels = input.shape.back();
   const Weights weights = weights_of(layer);
@@ -198,14 +188,11 @@ std::vector<float> transposed_kernel(std::span<const float> kernel, std::int64_t
 }
 
 Operand convolution_1d(const LayerExport& layer) {
-  const auto kernel = layer.options.at("kernel").get<std::int64_t>();
-  const auto strides = layer.options.at("strides").get<std::int64_t>();
-  const auto dilation = layer.options.at("dilation").get<std::int64_t>();
-  const auto groups = layer.options.at("groups").get<std::int64_t>();
+  const auto& options = layer.options<model::Conv1D>();
   const std::int64_t filters = layer.shape().back();
-  const std::int64_t channels = layer.input().shape.back() / groups;
+  const std::int64_t channels = layer.input().shape.back() / options.groups;
   const Weights weights = weights_of(layer);
-  if (kernel == 1 && strides == 1 && groups == 1) {
+  if (is_product(options)) {
     const Operand rows = layer.exporter.channels_last(layer.input());
     return product(layer, rows.name,
                    kernel_constant(layer, weights, {channels, filters},
@@ -213,19 +200,20 @@ Operand convolution_1d(const LayerExport& layer) {
                    weights);
   }
   const Operand input = layer.exporter.channels_first(layer.input());
-  const model::WindowGeometry window = model::window_geometry(
-      {1, input.shape[0], input.shape[1]}, {1, kernel}, {1, strides},
-      model::parse_padding(layer.options.at("padding").get<std::string>()), {1, dilation});
+  const model::WindowGeometry window =
+      model::window_geometry({1, input.shape[0], input.shape[1]}, {1, options.kernel},
+                             {1, options.strides}, options.padding, {1, options.dilation});
   std::vector<std::string> inputs{
-      input.name, kernel_constant(layer, weights, {filters, channels, kernel},
-                                  channels_to_front(weights.kernel, filters, kernel, channels))};
+      input.name,
+      kernel_constant(layer, weights, {filters, channels, options.kernel},
+                      channels_to_front(weights.kernel, filters, options.kernel, channels))};
   add_bias(layer, weights, inputs);
   return {.name = layer.add("Conv", inputs,
-                            {{"kernel_shape", Ints{kernel}},
-                             {"strides", Ints{strides}},
-                             {"dilations", Ints{dilation}},
+                            {{"kernel_shape", Ints{options.kernel}},
+                             {"strides", Ints{options.strides}},
+                             {"dilations", Ints{options.dilation}},
                              {"pads", Ints{window.pad_left, window.pad_right}},
-                             {"group", groups}}),
+                             {"group", options.groups}}),
           .shape = layer.shape(),
           .channels_first = true};
 }
@@ -271,6 +259,7 @@ Operand tied_dense(const LayerExport& layer) {
 // ---- Normalizations
 
 Operand batch_normalization(const LayerExport& layer) {
+  const auto& options = layer.options<model::BatchNormalization>();
   const Shape& shape = layer.shape();
   const Shape& image = layer.input().flattened;
   const std::int64_t channels = shape.back();
@@ -286,16 +275,16 @@ Operand batch_normalization(const LayerExport& layer) {
     for (const char* const name : {"moving_mean", "moving_variance"})
       inputs.push_back(
           graph.floats(layer.name(name), {channels}, in_order(layer.values(name, true))));
-    return layer.like_input(layer.add("BatchNormalization", inputs,
-                                      {{"epsilon", layer.options.at("epsilon").get<float>()},
-                                       {"momentum", layer.options.at("momentum").get<float>()}}));
+    return layer.like_input(
+        layer.add("BatchNormalization", inputs,
+                  {{"epsilon", options.epsilon}, {"momentum", options.momentum}}));
   }
   std::vector<float> factor;
   std::vector<float> term;
   for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
-    const double channel_factor = double{layer.values("gamma")[c]} /
-                                  std::sqrt(double{layer.values("moving_variance", true)[c]} +
-                                            layer.options.at("epsilon").get<double>());
+    const double channel_factor =
+        double{layer.values("gamma")[c]} /
+        std::sqrt(double{layer.values("moving_variance", true)[c]} + double{options.epsilon});
     factor.push_back(static_cast<float>(channel_factor));
     term.push_back(
         static_cast<float>(double{layer.values("beta")[c]} -
@@ -313,9 +302,9 @@ Operand layer_normalization(const LayerExport& layer) {
   const auto array = [&](const char* name) {
     return layer.graph().floats(layer.name(name), {layer.shape().back()}, layer.values(name));
   };
-  return layer.plain(layer.add(
-      "LayerNormalization", {input.name, array("gamma"), array("beta")},
-      {{"axis", std::int64_t{-1}}, {"epsilon", layer.options.at("epsilon").get<float>()}}));
+  return layer.plain(layer.add("LayerNormalization", {input.name, array("gamma"), array("beta")},
+                               {{"axis", std::int64_t{-1}},
+                                {"epsilon", layer.options<model::LayerNormalization>().epsilon}}));
 }
 
 Operand rms_normalization(const LayerExport& layer) {
@@ -324,7 +313,8 @@ Operand rms_normalization(const LayerExport& layer) {
   const std::string mean = layer.add("ReduceMean", {squares},
                                      {{"axes", Ints{-1}}, {"keepdims", std::int64_t{1}}}, "mean");
   const std::string sum = layer.add(
-      "Add", {mean, layer.graph().number(layer.options.at("epsilon").get<float>())}, {}, "sum");
+      "Add", {mean, layer.graph().number(layer.options<model::RMSNormalization>().epsilon)}, {},
+      "sum");
   const std::string root = layer.add("Sqrt", {sum}, {}, "root");
   const std::string scaled = layer.add("Div", {input.name, root}, {}, "scaled");
   const std::string gamma =
@@ -337,7 +327,8 @@ Operand group_normalization(const LayerExport& layer) {
   const bool is_row = layer.shape().size() == 1;
   const Operand input = is_row ? layer.exporter.channels_last(layer.input())
                                : layer.exporter.channels_first(layer.input());
-  const auto groups = layer.options.at("groups").get<std::int64_t>();
+  const auto& options = layer.options<model::GroupNormalization>();
+  const std::int64_t groups = options.groups;
   const std::int64_t channels = layer.shape().back();
   GraphBuilder& graph = layer.graph();
   const std::vector<float> ones(static_cast<std::size_t>(groups), 1.0f);
@@ -348,17 +339,17 @@ Operand group_normalization(const LayerExport& layer) {
       layer.add("InstanceNormalization",
                 {together, graph.floats(layer.name("ones"), {groups}, ones),
                  graph.floats(layer.name("zeros"), {groups}, zeros)},
-                {{"epsilon", layer.options.at("epsilon").get<float>()}}, "normalized");
+                {{"epsilon", options.epsilon}}, "normalized");
   Ints extents{0, channels};
   extents.insert(extents.end(), layer.shape().begin(), layer.shape().end() - 1);
   Shape shape(layer.shape().size(), 1);
   shape.front() = channels;
   std::string value = layer.add("Reshape", {normalized, graph.integers(extents)}, {}, "channels");
-  if (layer.find("gamma") != nullptr)
+  if (options.scale)
     value =
         layer.add("Mul", {value, graph.floats(layer.name("gamma"), shape, layer.values("gamma"))},
                   {}, "scaled");
-  if (layer.find("beta") != nullptr)
+  if (options.center)
     value =
         layer.add("Add", {value, graph.floats(layer.name("beta"), shape, layer.values("beta"))});
   return {.name = value, .shape = layer.shape(), .channels_first = !is_row};
@@ -368,7 +359,7 @@ Operand group_normalization(const LayerExport& layer) {
 Operand matmul(const LayerExport& layer) {
   const std::string left = layer.exporter.channels_last(layer.input()).name;
   std::string right = layer.exporter.channels_last(layer.inputs[1]).name;
-  if (layer.options.at("transpose_b").get<bool>()) {
+  if (layer.options<model::MatMul>().transpose_b) {
     Ints axes(layer.shape().size() + 1);
     std::iota(axes.begin(), axes.end(), std::int64_t{0});
     std::swap(axes.back(), axes[axes.size() - 2]);
@@ -383,24 +374,28 @@ Operand scale(const LayerExport& layer) {
   const std::int64_t channels = layer.shape().back();
   Shape shape{channels};
   if (is_first) shape.resize(layer.shape().size(), 1);
-  const bool is_buffer = !layer.options.at("trainable").get<bool>();
+  const model::Scale::Options options = layer.options<model::Scale>();
+  const bool is_buffer = !options.trainable;
   const auto array = [&](const char* name) {
     return layer.graph().floats(layer.name(name), shape, layer.values(name, is_buffer));
   };
   std::string value = input.name;
-  const bool shifts = layer.find("beta", is_buffer) != nullptr;
-  if (layer.find("gamma", is_buffer) != nullptr)
-    value = layer.add("Mul", {value, array("gamma")}, {}, shifts ? "scaled" : std::string_view());
-  if (shifts) value = layer.add("Add", {value, array("beta")});
+  if (options.use_scale)
+    value = layer.add("Mul", {value, array("gamma")}, {},
+                      options.use_bias ? "scaled" : std::string_view());
+  if (options.use_bias) value = layer.add("Add", {value, array("beta")});
   return {.name = value, .shape = layer.shape(), .channels_first = is_first};
 }
 
 // ---- Pooling
 
 Operand pooling(const LayerExport& layer) {
+  const auto& options = layer.options<model::WindowPool2D>();
   const Operand input = layer.exporter.channels_first(layer.input());
+  const model::WindowGeometry window = model::window_geometry(
+      input.shape, options.pool, options.strides.value_or(options.pool), options.padding);
   return {.name = layer.add(layer.type == "max_pool2d" ? "MaxPool" : "AveragePool", {input.name},
-                            attributes_of(window_of(layer.options, "pool", input.shape))),
+                            attributes_of(window)),
           .shape = layer.shape(),
           .channels_first = true};
 }
@@ -415,10 +410,11 @@ Operand global_pooling(const LayerExport& layer) {
 
 Operand up_sampling(const LayerExport& layer) {
   const Operand input = layer.exporter.channels_first(layer.input());
-  const Ints size = extents_of_option(layer.options, "size");
-  const std::vector<float> factors{1, 1, static_cast<float>(size[0]), static_cast<float>(size[1])};
+  const auto& options = layer.options<model::UpSampling2D>();
+  const std::vector<float> factors{1, 1, static_cast<float>(options.size.height),
+                                   static_cast<float>(options.size.width)};
   const std::string scales = layer.graph().floats(layer.name("scales"), {4}, factors);
-  const bool is_nearest = layer.options.at("interpolation") == "nearest";
+  const bool is_nearest = options.interpolation == model::Interpolation::nearest;
   std::vector<Attribute> attributes{
       {"mode", std::string(is_nearest ? "nearest" : "linear")},
       {"coordinate_transformation_mode", std::string(is_nearest ? "asymmetric" : "half_pixel")}};
@@ -430,14 +426,27 @@ Operand up_sampling(const LayerExport& layer) {
 
 // ---- Single elements
 
-/// A layer that is one operator (element_operators.h).
+/// The function of a layer, an F with its options.
+template <typename F>
+const F& function_of(const LayerExport& layer) {
+  return layer.as<model::FunctionLayer<F>>().function();
+}
+
+/// The option `member` of the function of a layer.
+template <typename F>
+float number_of(const LayerExport& layer, float F::*member) {
+  return function_of<F>(layer).*member;
+}
+
+/// A layer that is one operator (element_operators.h), whose numbers are the options kOptions of
+/// the layer's function.
+template <auto... kOptions>
 Operand element_wise(const LayerExport& layer) {
   const auto row = std::ranges::find(element_operators(), layer.type, &ElementOperator::layer);
   LOCKSTEP_CHECK(row != element_operators().end());
   std::vector<Attribute> attributes;
-  for (const ElementOperator::Number& number : row->numbers)
-    if (number.option != nullptr)
-      attributes.push_back({number.attribute, layer.options.at(number.option).get<float>()});
+  (attributes.push_back({row->numbers[attributes.size()].attribute, number_of(layer, kOptions)}),
+   ...);
   return layer.like_input(
       layer.add(std::string(row->type), {layer.input().name}, std::move(attributes)));
 }
@@ -451,21 +460,20 @@ Operand clipped(const LayerExport& layer, float least, float most) {
 Operand relu6(const LayerExport& layer) { return clipped(layer, 0, 6); }
 
 Operand hard_tanh(const LayerExport& layer) {
-  return clipped(layer, layer.options.at("min_value").get<float>(),
-                 layer.options.at("max_value").get<float>());
+  const auto& function = function_of<model::HardTanhFunction>(layer);
+  return clipped(layer, function.min_value, function.max_value);
 }
 
 Operand rescaling(const LayerExport& layer) {
-  const std::string scaled = layer.add(
-      "Mul", {layer.input().name, layer.graph().number(layer.options.at("scale").get<float>())}, {},
-      "scaled");
-  return layer.like_input(
-      layer.add("Add", {scaled, layer.graph().number(layer.options.at("offset").get<float>())}));
+  const auto& function = function_of<model::RescalingFunction>(layer);
+  const std::string scaled =
+      layer.add("Mul", {layer.input().name, layer.graph().number(function.scale)}, {}, "scaled");
+  return layer.like_input(layer.add("Add", {scaled, layer.graph().number(function.offset)}));
 }
 
 Operand silu(const LayerExport& layer) {
   std::string exponent = layer.input().name;
-  if (const auto beta = layer.options.at("beta").get<float>(); beta != 1)
+  if (const float beta = function_of<model::SiluFunction>(layer).beta; beta != 1)
     exponent = layer.add("Mul", {exponent, layer.graph().number(beta)}, {}, "exponent");
   const std::string share = layer.add("Sigmoid", {exponent}, {}, "sigmoid");
   return layer.like_input(layer.add("Mul", {layer.input().name, share}));
@@ -483,7 +491,7 @@ Operand gelu(const LayerExport& layer) {
   GraphBuilder& graph = layer.graph();
   const std::string& x = layer.input().name;
   std::string inner;
-  if (layer.options.at("approximate").get<bool>()) {
+  if (function_of<model::GeluFunction>(layer).approximate) {
     const std::string square = layer.add("Mul", {x, x}, {}, "square");
     const std::string cube = layer.add("Mul", {square, x}, {}, "cube");
     const std::string small = layer.add("Mul", {cube, graph.number(0.044715f)}, {}, "small");
@@ -508,15 +516,15 @@ Operand softmax(const LayerExport& layer) {
 }
 
 Operand fake_quantize(const LayerExport& layer) {
-  const auto scale = layer.options.at("scale").get<float>();
-  const auto zero_point = layer.options.at("zero_point").get<int>();
-  const bool is_int8 = layer.options.at("dtype") == "int8";
+  const auto& function = function_of<model::FakeQuantizeFunction>(layer);
+  const bool is_int8 = function.dtype == model::Int8Type::int8;
   GraphBuilder& graph = layer.graph();
-  const std::string step = graph.floats(layer.name("scale"), {}, {&scale, 1});
-  const std::string zero = graph.tensor({.name = layer.name("zero_point"),
-                                         .type = is_int8 ? TensorType::int8 : TensorType::uint8,
-                                         .shape = {},
-                                         .bytes = std::string(1, static_cast<char>(zero_point))});
+  const std::string step = graph.floats(layer.name("scale"), {}, {&function.scale, 1});
+  const std::string zero =
+      graph.tensor({.name = layer.name("zero_point"),
+                    .type = is_int8 ? TensorType::int8 : TensorType::uint8,
+                    .shape = {},
+                    .bytes = std::string(1, static_cast<char>(function.zero_point))});
   const std::string integers =
       layer.add("QuantizeLinear", {layer.input().name, step, zero}, {}, "quantized");
   return layer.like_input(layer.add("DequantizeLinear", {integers, step, zero}));
@@ -525,7 +533,7 @@ Operand fake_quantize(const LayerExport& layer) {
 /// Kept for further training; the identity in inference.
 Operand dropout(const LayerExport& layer) {
   if (layer.exporter.options().fold) return layer.like_input(layer.input().name);
-  const std::string ratio = layer.graph().number(layer.options.at("rate").get<float>());
+  const std::string ratio = layer.graph().number(layer.options<model::Dropout>().rate);
   return layer.like_input(layer.add("Dropout", {layer.input().name, ratio}));
 }
 
@@ -580,14 +588,14 @@ Operand reshaped_input(const LayerExport& layer) {
 
 Operand permuted(const LayerExport& layer) {
   Ints axes{0};
-  for (const auto axis : layer.options.at("dims").get<Ints>()) axes.push_back(axis);
+  for (const std::int64_t axis : layer.options<model::Permute>().dims) axes.push_back(axis);
   return layer.plain(
       layer.add("Transpose", {layer.exporter.channels_last(layer.input()).name}, {{"perm", axes}}));
 }
 
 Operand concatenated(const LayerExport& layer) {
   const auto rank = static_cast<std::int64_t>(layer.shape().size());
-  auto axis = layer.options.at("axis").get<std::int64_t>();
+  std::int64_t axis = layer.options<model::Concatenate>().axis;
   if (axis < 0) axis += rank + 1;  // with the batch
   const bool are_images = rank > 1 && std::ranges::all_of(layer.inputs, &Operand::channels_first);
   std::vector<std::string> names;
@@ -601,10 +609,9 @@ Operand concatenated(const LayerExport& layer) {
 
 Operand zero_padding(const LayerExport& layer) {
   const Operand input = layer.exporter.channels_first(layer.input());
-  const nlohmann::json& padding = layer.options.at("padding");
-  const auto at = [&](int axis, int side) { return padding.at(axis).at(side).get<std::int64_t>(); };
+  const auto& zeros = layer.options<model::ZeroPadding2D>();
   const std::string pads =
-      layer.graph().integers({0, 0, at(0, 0), at(1, 0), 0, 0, at(0, 1), at(1, 1)});
+      layer.graph().integers({0, 0, zeros.top, zeros.left, 0, 0, zeros.bottom, zeros.right});
   return {.name = layer.add("Pad", {input.name, pads}, {{"mode", std::string("constant")}}),
           .shape = layer.shape(),
           .channels_first = true};
@@ -613,7 +620,7 @@ Operand zero_padding(const LayerExport& layer) {
 constexpr LayerRow kArrayLayers[] = {
     {"conv2d", convolution},
     {"conv1d", convolution_1d},
-    {"depthwise_conv2d", convolution},
+    {"depthwise_conv2d", depthwise_convolution},
     {"conv2d_transpose", transposed_convolution},
     {"dense", dense},
     {"tied_dense", tied_dense},
@@ -628,22 +635,23 @@ constexpr LayerRow kArrayLayers[] = {
     {"global_max_pooling2d", global_pooling},
     {"global_average_pooling2d", global_pooling},
     {"up_sampling2d", up_sampling},
-    {"relu", element_wise},
+    {"relu", element_wise<>},
     {"relu6", relu6},
-    {"leaky_relu", element_wise},
-    {"elu", element_wise},
-    {"selu", element_wise},
+    {"leaky_relu", element_wise<&model::LeakyReluFunction::negative_slope>},
+    {"elu", element_wise<&model::EluFunction::alpha>},
+    {"selu", element_wise<>},
     {"gelu", gelu},
     {"silu", silu},
     {"mish", mish},
-    {"hard_swish", element_wise},
-    {"hard_sigmoid", element_wise},
+    {"hard_swish", element_wise<>},
+    {"hard_sigmoid",
+     element_wise<&model::HardSigmoidFunction::slope, &model::HardSigmoidFunction::offset>},
     {"hard_tanh", hard_tanh},
-    {"softplus", element_wise},
-    {"softsign", element_wise},
-    {"sigmoid", element_wise},
+    {"softplus", element_wise<>},
+    {"softsign", element_wise<>},
+    {"sigmoid", element_wise<>},
     {"softmax", softmax},
-    {"tanh", element_wise},
+    {"tanh", element_wise<>},
     {"rescaling", rescaling},
     {"fake_quantize", fake_quantize},
     {"dropout", dropout},

@@ -17,7 +17,6 @@ namespace lockstep::inline v0::onnx {
 namespace {
 
 using model::Shape;
-using nlohmann::json;
 
 constexpr const char* kBatchName = "batch";
 constexpr const char* kPreprocessing = "preprocessing";
@@ -285,7 +284,7 @@ Graph Exporter::run() {
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (!needed[i]) continue;
     const model::Node& node = network_.nodes()[i];
-    const auto [type, options] = model::describe_layer(*node.layer);
+    const std::string_view type = model::type_of(*node.layer);
     std::vector<Operand> inputs;
     for (const model::NodeId input : node.inputs)
       inputs.push_back(model::is_input(input) ? inputs_[model::input_index(input)]
@@ -294,7 +293,6 @@ Graph Exporter::run() {
                             .id = static_cast<model::NodeId>(i),
                             .node = node,
                             .type = type,
-                            .options = options,
                             .inputs = inputs};
     const ExportLayer write = find_row(type);
     if (write == nullptr)

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,14 +83,23 @@ class Exporter {
 /// A layer that is exported.
 struct LayerExport {
   Exporter& exporter;
-  model::NodeId id;               ///< id of the node
-  const model::Node& node;        ///< the layer
-  std::string_view type;          ///< type in descriptions, such as "conv2d"
-  const nlohmann::json& options;  ///< as in descriptions
+  model::NodeId id;         ///< id of the node
+  const model::Node& node;  ///< the layer
+  std::string_view type;    ///< type in descriptions, such as "conv2d"
   std::span<const Operand> inputs;
 
   GraphBuilder& graph() const { return exporter.graph(); }
   const Operand& input() const { return inputs.front(); }
+  /// The layer, which is an L.
+  template <typename L>
+  const L& as() const {
+    return dynamic_cast<const L&>(*node.layer);
+  }
+  /// The options of the layer, which is an L.
+  template <typename L>
+  decltype(auto) options() const {
+    return as<L>().options();
+  }
   /// The shape of the output, without the batch.
   const model::Shape& shape() const { return node.output_shape; }
 

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/layers/elementwise/fake_quantize.h"
-#include "lockstep/model/network/network_json.h"
+#include "lockstep/model/layers/layers.h"
 
 namespace lockstep::inline v0::onnx {
 namespace {
@@ -19,6 +17,10 @@ const model::Node& node_at(const model::Network& network, model::NodeId node) {
 }
 
 }  // namespace
+
+bool is_product(const model::Conv1D::Options& options) {
+  return options.kernel == 1 && options.strides == 1 && options.groups == 1;
+}
 
 std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t channels,
                                      std::span<float> bias, float input_scale, int bits) {
@@ -53,8 +55,9 @@ const model::FakeQuantize* input_range(const model::Network& network, model::Nod
 }
 
 std::string_view why_not_int8(const model::Network& network, model::NodeId node) {
-  const std::string_view type = model::describe_layer(*node_at(network, node).layer).first;
-  if (type != "conv2d" && type != "conv1d" && type != "depthwise_conv2d" && type != "dense")
+  const model::Layer& layer = *node_at(network, node).layer;
+  if (!model::is_layer<model::Conv2D>(layer) && !model::is_layer<model::Conv1D>(layer) &&
+      !model::is_layer<model::DepthwiseConv2D>(layer) && !model::is_layer<model::Dense>(layer))
     return "a type without an integer form";
   if (input_range(network, node) == nullptr) return "an input that is no fake_quantize";
   return {};
@@ -62,10 +65,10 @@ std::string_view why_not_int8(const model::Network& network, model::NodeId node)
 
 bool has_int8_bias(const model::Network& network, model::NodeId node) {
   const model::Node& layer = node_at(network, node);
-  const auto [type, options] = model::describe_layer(*layer.layer);
-  if (type == "dense") return network.shape(layer.inputs.front()).size() == 1;
-  return type != "conv1d" || options.at("kernel") != 1 || options.at("strides") != 1 ||
-         options.at("groups") != 1;
+  if (model::is_layer<model::Dense>(*layer.layer))
+    return network.shape(layer.inputs.front()).size() == 1;
+  const auto* const row = dynamic_cast<const model::Conv1D*>(layer.layer.get());
+  return row == nullptr || !is_product(row->options());
 }
 
 void round_int8_layer(const model::Network& network, model::NodeId node,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/elementwise/fake_quantize.h"
 #include "lockstep/model/network/network.h"
 
@@ -19,6 +20,9 @@ namespace lockstep::inline v0::onnx {
 std::vector<float> quantize_channels(std::span<float> kernel, std::int64_t channels,
                                      std::span<float> bias = {}, float input_scale = 1,
                                      int bits = 8);
+
+/// Whether a conv1d is the product of its input and a matrix.
+bool is_product(const model::Conv1D::Options& options);
 
 /// The fake_quantize layer that is the input of `node`; null if it is another layer.
 const model::FakeQuantize* input_range(const model::Network& network, model::NodeId node);

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -325,7 +324,7 @@ QuantizedModel quantize(const model::FoldedNetwork& original, const data::Datase
     const bool is_int8 = search.int8.contains(layer);
     if (is_int8) result.int8_layers.insert(node.name);
     result.layers.push_back({.name = node.name,
-                             .type = std::string(model::describe_layer(*node.layer).first),
+                             .type = std::string(model::type_of(*node.layer)),
                              .is_int8 = is_int8,
                              .kept_by = is_int8                ? ""
                                         : kept.contains(layer) ? "keep-float"

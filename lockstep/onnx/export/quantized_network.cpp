@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,9 +32,7 @@ bool contains(Types types, std::string_view type) {
   return std::ranges::find(types, type) != types.end();
 }
 
-std::string_view type_of(const model::Node& node) {
-  return model::describe_layer(*node.layer).first;
-}
+std::string_view type_of(const model::Node& node) { return model::type_of(*node.layer); }
 
 std::vector<bool> needed_nodes(const Network& network) {
   const auto nodes = network.nodes();

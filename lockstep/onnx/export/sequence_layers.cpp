@@ -9,6 +9,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/embedding/positional_embedding.h"
+#include "lockstep/model/layers/recurrent/recurrent.h"
+#include "lockstep/model/layers/shape/shape.h"
 #include "lockstep/onnx/export/exporter.h"
 
 namespace lockstep::inline v0::onnx {
@@ -59,10 +61,11 @@ Operand embedding(const LayerExport& layer) {
 Operand positional_embedding(const LayerExport& layer) {
   const std::int64_t positions = layer.shape()[0];
   const std::int64_t width = layer.shape()[1];
-  const std::string kind = layer.options.at("kind").get<std::string>();
-  const std::int64_t rows = kind == "constant" ? 1 : positions;
+  using Kind = model::PositionalEmbedding::Kind;
+  const Kind kind = layer.options<model::PositionalEmbedding>().kind;
+  const std::int64_t rows = kind == Kind::constant ? 1 : positions;
   const std::vector<float> computed =
-      kind == "sinusoidal" ? model::sinusoidal_table(positions, width) : std::vector<float>();
+      kind == Kind::sinusoidal ? model::sinusoidal_table(positions, width) : std::vector<float>();
   const std::span<const float> table =
       computed.empty() ? layer.values("embeddings").first(static_cast<std::size_t>(rows * width))
                        : std::span<const float>(computed);
@@ -81,12 +84,12 @@ class AttentionExport {
  public:
   explicit AttentionExport(const LayerExport& layer)
       : layer_(layer),
-        heads_(layer.options.at("heads").get<std::int64_t>()),
-        shared_(layer.options.at("key_value_heads").get<std::int64_t>()),
+        options_(layer.options<model::Attention>()),
+        heads_(options_.heads),
+        shared_(layer.as<model::Attention>().key_value_heads()),
         width_(layer.shape()[1] / heads_),
         queries_(layer.shape()[0]),
-        keys_(layer.inputs.size() < 3 ? queries_ : layer.inputs[1].shape[0]),
-        rotary_(layer.options.at("rotary").get<float>()) {
+        keys_(layer.inputs.size() < 3 ? queries_ : layer.inputs[1].shape[0]) {
     if (layer.inputs.size() % 2 == 0) segments_ = layer.inputs.back().name;
   }
 
@@ -95,7 +98,7 @@ class AttentionExport {
     std::string queries = heads(parts[0], queries_, group() > 1 ? group() : 1, "queries");
     std::string keys = heads(parts[1], keys_, 1, "keys");
     const std::string values = heads(parts[2], keys_, 1, "values");
-    if (rotary_ > 0) {
+    if (options_.rotary > 0) {
       queries = rotated(queries, queries_, "queries");
       keys = rotated(keys, keys_, "keys");
     }
@@ -159,9 +162,10 @@ class AttentionExport {
   std::string rotated(const std::string& value, std::int64_t positions, const char* part) const {
     GraphBuilder& graph = layer_.graph();
     const auto table = [&](const char* name, double (*function)(double)) {
-      const std::string key = fmt::format("rotary_{}/{},{},{}", name, positions, width_, rotary_);
+      const std::string key =
+          fmt::format("rotary_{}/{},{},{}", name, positions, width_, options_.rotary);
       return layer_.exporter.shared_value(key, [&] {
-        const model::AttentionSpec angles{.width = width_, .rotary = rotary_};
+        const model::AttentionSpec angles{.width = width_, .rotary = options_.rotary};
         std::vector<float> numbers;
         for (std::int64_t position = 0; position < positions; ++position)
           for (std::int64_t i = 0; i < width_; ++i)
@@ -188,8 +192,7 @@ class AttentionExport {
 
   /// The keys that a query attends to, bool; empty: all. Shared by all layers with an equal mask.
   std::string mask() const {
-    const bool causal = layer_.options.at("causal").get<bool>();
-    if (!causal) return segments_.empty() ? std::string() : documents();
+    if (!options_.causal) return segments_.empty() ? std::string() : documents();
     if (segments_.empty()) return earlier();
     return layer_.exporter.shared_value(fmt::format("mask {} {}", rank(), segments_), [&] {
       return layer_.graph().add("And", {documents(), earlier()}, segments_ + "/mask");
@@ -224,12 +227,12 @@ class AttentionExport {
   }
 
   const LayerExport& layer_;
+  const model::Attention::Options& options_;
   std::int64_t heads_;
   std::int64_t shared_;  // heads of keys and values
   std::int64_t width_;
   std::int64_t queries_;
   std::int64_t keys_;
-  float rotary_;
   std::string segments_;
 };
 
@@ -285,12 +288,13 @@ class RecurrentExport {
  public:
   explicit RecurrentExport(const LayerExport& layer)
       : layer_(layer),
+        options_(layer.options<model::Recurrent>()),
         cell_(cell_of(layer.type)),
-        units_(layer.options.at("units").get<std::int64_t>()),
-        directions_(flag("bidirectional") ? 2 : 1),
-        sequences_(flag("return_sequences")),
-        backwards_(flag("go_backwards")) {
-    if (flag("segments") && !layer.exporter.options().one_document)
+        units_(options_.units),
+        directions_(options_.bidirectional ? 2 : 1),
+        sequences_(options_.return_sequences),
+        backwards_(options_.go_backwards) {
+    if (options_.segments && !layer.exporter.options().one_document)
       layer.refuse("expected a recurrent layer whose segments are one text and its padding",
                    "its segments may be several documents, for which ONNX has no operator");
   }
@@ -301,10 +305,9 @@ class RecurrentExport {
     const std::string input =
         layer_.add("Transpose", {layer_.exporter.channels_last(layer_.input()).name},
                    {{"perm", Ints{1, 0, 2}}}, "steps");
-    const bool has_bias = flag("use_bias");
     std::vector<std::string> inputs{input, array("kernel", layer_.input().shape[1]),
                                     array("recurrent_kernel", units_),
-                                    has_bias ? biases() : std::string(), lengths()};
+                                    options_.use_bias ? biases() : std::string(), lengths()};
     for (const std::string& state : initial_states()) inputs.push_back(state);
     while (inputs.back().empty()) inputs.pop_back();
     std::vector<Attribute> attributes{{"hidden_size", units_},
@@ -320,7 +323,6 @@ class RecurrentExport {
   }
 
  private:
-  bool flag(const char* key) const { return layer_.options.value(key, false); }
   std::int64_t gates() const { return static_cast<std::int64_t>(cell_.gates.size()); }
 
   /// Appends the blocks of `values`, one per gate, to `all` in ONNX's order.
@@ -350,7 +352,7 @@ class RecurrentExport {
     std::vector<float> all;
     for (int direction = 0; direction < directions_; ++direction) {
       append(all, layer_.values(array_name(direction, "bias")));
-      if (layer_.type == "gru" || flag("recurrent_bias"))
+      if (layer_.type == "gru" || options_.recurrent_bias)
         append(all, layer_.values(array_name(direction, "recurrent_bias")));
       else
         all.resize(all.size() + static_cast<std::size_t>(gates() * units_));
@@ -360,7 +362,7 @@ class RecurrentExport {
 
   /// Number of positions before the padding, int32 [batch]; empty: all.
   std::string lengths() const {
-    if (!flag("segments")) return {};
+    if (!options_.segments) return {};
     const std::string& segments = layer_.inputs.back().name;
     return layer_.exporter.shared_value("lengths " + segments, [&] {
       GraphBuilder& graph = layer_.graph();
@@ -373,7 +375,7 @@ class RecurrentExport {
 
   /// The initial h, and c of an LSTM, each [directions, batch, units].
   std::vector<std::string> initial_states() const {
-    if (!flag("initial_state")) return {};
+    if (!options_.initial_state) return {};
     GraphBuilder& graph = layer_.graph();
     const std::int64_t states = layer_.type == "lstm" ? 2 : 1;
     const std::string split = layer_.add("Reshape",
@@ -414,6 +416,7 @@ class RecurrentExport {
   }
 
   const LayerExport& layer_;
+  const model::RecurrentOptions& options_;
   Cell cell_;
   std::int64_t units_;
   int directions_;
@@ -443,7 +446,7 @@ Operand mean_of_positions(const LayerExport& layer) {
 
 Operand cropped(const LayerExport& layer) {
   GraphBuilder& graph = layer.graph();
-  const std::int64_t before = layer.options.at("cropping").at(0).get<std::int64_t>();
+  const std::int64_t before = layer.options<model::Cropping1D>().before;
   return layer.plain(layer.add(
       "Slice", {layer.exporter.channels_last(layer.input()).name, graph.integers({before}),
                 graph.integers({before + layer.shape()[0]}), graph.integers({1})}));

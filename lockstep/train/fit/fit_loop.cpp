@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,10 +43,8 @@ void warn_of_activation(const strategy::Strategy& strategy, const model::Network
   const std::string_view applied = model::activation_of(loss.loss);
   if (!strategy.is_chief() || network.nodes().empty() || applied.empty()) return;
   const model::Node& last = network.nodes()[network.outputs()[loss.output].node];
-  nlohmann::json options = nlohmann::json::object();
-  const auto type = std::ranges::find_if(
-      model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
-  if (type == model::kLayerTypes.end() || !type->is_activation) return;
+  const model::LayerType* const type = model::find_type(*last.layer);
+  if (type == nullptr || !type->is_activation) return;
   strategy.session().logger()->warn(fmt::format(
       "[{}] the network ends with a {}, and the cross-entropy loss applies a {} to its "
       "outputs{}: training on both is slow and keeps the loss high; remove the layer from the "

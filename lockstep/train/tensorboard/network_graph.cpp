@@ -64,11 +64,12 @@ void add_output_shape(NodeBuilder& node, const model::Shape& shape) {
 
 /// Adds the operation and the options of the layer. A user-defined layer has only its kind.
 void add_operation(NodeBuilder& node, const model::Layer& layer) {
+  const model::LayerType* const type = model::find_type(layer);
+  node.add_string(NodeDef::op,
+                  encode_bytes(type == nullptr ? layer.kind() : std::string(type->name)));
+  if (type == nullptr) return;
   nlohmann::json options = nlohmann::json::object();
-  const auto type = std::ranges::find_if(
-      model::kLayerTypes, [&](const auto& one) { return one.write(layer, options); });
-  const bool is_known = type != model::kLayerTypes.end();
-  node.add_string(NodeDef::op, encode_bytes(is_known ? std::string(type->name) : layer.kind()));
+  type->write(layer, options);
   for (const auto& [key, value] : options.items())
     add_text(node, key, value.is_string() ? value.template get<std::string>() : dump_json(value));
 }

@@ -43,6 +43,9 @@ class Attention final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
+  /// Number of heads of keys and values.
+  std::int64_t key_value_heads() const;
   std::string kind() const override { return "attention"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
@@ -54,7 +57,6 @@ class Attention final : public BuiltinLayer {
   std::optional<std::size_t> index_input(std::size_t inputs) const override;
 
  private:
-  std::int64_t key_value_heads() const;
   AttentionSpec spec(const CompileContext& context) const;
 
   Options options_;

@@ -38,6 +38,7 @@ class Conv2D final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "conv2d"; }
   Shape build(BuildContext& context) const override;
   /// build() for images of shape `input`. If `is_row`, they and the kernel have a height of 1,

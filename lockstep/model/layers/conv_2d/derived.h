@@ -53,6 +53,7 @@ class Conv1D final : public DerivedConvolution {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "conv1d"; }
   Shape build(BuildContext& context) const override;
 
@@ -87,6 +88,7 @@ class DepthwiseConv2D final : public DerivedConvolution {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "depthwise_conv2d"; }
   Shape build(BuildContext& context) const override;
 
@@ -120,6 +122,7 @@ class Conv2DTranspose final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "conv2d_transpose"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,

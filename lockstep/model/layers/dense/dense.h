@@ -55,6 +55,7 @@ class Dense final : public FullyConnected {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "dense"; }
   Shape build(BuildContext& context) const override;
 

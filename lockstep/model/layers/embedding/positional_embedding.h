@@ -37,6 +37,7 @@ class PositionalEmbedding final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "positional_embedding"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,

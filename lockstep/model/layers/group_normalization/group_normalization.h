@@ -33,6 +33,7 @@ class GroupNormalization final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "group_normalization"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,

@@ -55,6 +55,7 @@ class LayerNormalization final : public RowNormalization {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  Options options() const { return {.epsilon = epsilon_}; }  ///< as constructed
   std::string kind() const override { return "layer_normalization"; }
 };
 
@@ -76,6 +77,7 @@ class RMSNormalization final : public RowNormalization {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  Options options() const { return {.epsilon = epsilon_}; }  ///< as constructed
   std::string kind() const override { return "rms_normalization"; }
 };
 
@@ -102,6 +104,10 @@ class Scale final : public RowNormalization {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  /// As constructed.
+  Options options() const {
+    return {.use_scale = steps_.scales, .use_bias = steps_.shifts, .trainable = steps_.trains};
+  }
   std::string kind() const override { return "scale"; }
 };
 

@@ -28,6 +28,7 @@ class MatMul final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "matmul"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,

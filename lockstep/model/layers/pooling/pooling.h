@@ -41,11 +41,11 @@ class WindowPool2D : public Pool2D {
  public:
   /// Writes the options as read() of the layers reads them.
   void write(nlohmann::json& object) const;
+  const PoolOptions& options() const { return options_; }  ///< as constructed
   Shape build(BuildContext& context) const override;
 
  protected:
   explicit WindowPool2D(const PoolOptions& options) : options_(options) {}  ///< stores the options
-  const PoolOptions& options() const { return options_; }                   ///< the options
 
  private:
   PoolOptions options_;
@@ -121,6 +121,7 @@ class UpSampling2D final : public BuiltinLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "up_sampling2d"; }
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,

@@ -60,6 +60,7 @@ class Recurrent : public BuiltinLayer {
   /// Writes the options as read_options() reads them.
   void write(nlohmann::json& object) const;
 
+  const RecurrentOptions& options() const { return options_; }  ///< as constructed
   std::string kind() const override;
   Shape build(BuildContext& context) const override;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,

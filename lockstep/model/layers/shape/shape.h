@@ -65,6 +65,7 @@ class Permute final : public CopyLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "permute"; }
   Shape build(BuildContext& context) const override;
 
@@ -90,6 +91,7 @@ class Concatenate final : public CopyLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "concatenate"; }
   Shape build(BuildContext& context) const override;
 
@@ -117,6 +119,7 @@ class ZeroPadding2D final : public CopyLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "zero_padding2d"; }
   Shape build(BuildContext& context) const override;
 
@@ -142,6 +145,7 @@ class Cropping1D final : public CopyLayer {
   /// Writes the options as read() reads them.
   void write(nlohmann::json& object) const;
 
+  const Options& options() const { return options_; }  ///< as constructed
   std::string kind() const override { return "cropping1d"; }
   Shape build(BuildContext& context) const override;
 
