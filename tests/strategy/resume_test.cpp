@@ -356,6 +356,21 @@ TEST(ResumeFrom, WarnsOfOtherSettingsOrNetwork) {
   EXPECT_EQ(checkpoint::find_best(found)->step, 12) << "the losses do not compare";
 }
 
+TEST(ResumeFrom, WarnsOfAnotherMetricOfTheBest) {
+  const checkpoint::ScratchDirectory directory;
+  FitOptions fit = saving_to(directory, 0, 6);
+  fit.checkpoint.keep_best = MonitoredMetric{.name = "loss"};
+  train(1, plain_network(), shuffled_data(), {}, fit);
+  fit.checkpoint.keep_best = MonitoredMetric{.name = "accuracy"};
+  fit.steps = 12;
+  ::testing::internal::CaptureStderr();
+  train(1, plain_network(), shuffled_data(), {}, fit);
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      ::testing::AllOf(HasSubstr("the earlier run kept the checkpoint with the best loss, "),
+                       HasSubstr("the one with the best accuracy is kept (--keep-best)")));
+}
+
 // The loss of the second training is larger than the best one of the first.
 TEST(ResumeFrom, ResetsCallbacksAfterAnotherLoss) {
   const checkpoint::ScratchDirectory directory;

@@ -48,8 +48,16 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
 }
 
 void Checkpointer::restore_best(const std::optional<checkpoint::BestMark>& best) {
-  if (!best || !monitor_ || best->metric != monitor_->metric().name || !directory_) return;
+  if (!best || !monitor_ || !directory_) return;
   const strategy::Strategy& strategy = replicas_.strategy();
+  if (const std::string& metric = monitor_->metric().name; best->metric != metric) {
+    if (strategy.is_chief())
+      strategy.session().logger()->warn(fmt::format(
+          "the earlier run kept the checkpoint with the best {}, {}; from now on the one with the "
+          "best {} is kept (--keep-best)",
+          best->metric, best->value, metric));
+    return;
+  }
   const std::string found = checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
                               if (!strategy.is_chief()) return {};
                               const auto checkpoints =

@@ -221,7 +221,8 @@ class Comparison {
     }
     for (const auto& [name, entry] : stored) {
       const bool is_no_weight = std::ranges::any_of(
-          kNoWeights, [&](std::string_view ending) { return name.ends_with(ending); });
+          kNoWeights,
+          [&tensor = name](std::string_view ending) { return tensor.ends_with(ending); });
       if (is_of_layer(name, uninitialized_head) || is_no_weight ||
           std::ranges::find(wanted, name, &NamedWeight::name) != wanted.end())
         continue;
