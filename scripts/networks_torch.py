@@ -206,7 +206,7 @@ def randomize(module):
 torch.backends.mha.set_fastpath_enabled(False)
 
 
-def export(networks, name, exporter, path):
+def export(networks, name, exporter, path, opset=17):
     """Writes the network `name`, with weights that depend only on the name."""
     make, shape = networks[name]
     torch.manual_seed(len(name))
@@ -219,4 +219,49 @@ def export(networks, name, exporter, path):
         else:
             free = {"x": {0: "n"}} if exporter == "free" else None
             torch.onnx.export(module, example if free else (example[0][:1], ), path, dynamo=False,
-                              input_names=["x"], dynamic_axes=free, opset_version=17)
+                              input_names=["x"], dynamic_axes=free, opset_version=opset)
+
+
+def for_training(networks, name):
+    """The network as it is trained, without random parts and auxiliary outputs."""
+    torch.manual_seed(len(name))
+    with torch.no_grad():
+        module = randomize(networks[name][0]()).train()
+    for part in module.modules():
+        for option in ("p", "dropout"):
+            if isinstance(getattr(part, option, None), float):
+                setattr(part, option, 0.0)
+        for option in ("aux_logits", "aux1", "aux2", "AuxLogits"):
+            if hasattr(part, option):
+                setattr(part, option, None)
+    return module
+
+
+def export_training(networks, name, path):
+    """Writes the network with normalizations by the batch, as it is before the first step."""
+    module = for_training(networks, name)
+    example = (torch.randn(2, *networks[name][1]), )
+    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        torch.onnx.export(module, example, path, dynamo=False, input_names=["x"],
+                          dynamic_axes={"x": {0: "n"}}, opset_version=17,
+                          training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
+
+
+def losses(networks, name, inputs, targets, rate, steps, shift=None):
+    """The losses before each step of gradient descent on the mean squared error. `shift`: seed of
+    random numbers that first move the weights by about one step of float32."""
+    module = for_training(networks, name)
+    if shift is not None:
+        torch.manual_seed(shift)
+        with torch.no_grad():
+            for array in module.parameters():
+                array *= 1 + 2 * torch.finfo().eps * torch.randn_like(array)
+    optimizer = torch.optim.SGD(module.parameters(), rate)
+    found = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = functional.mse_loss(module(torch.from_numpy(inputs)), torch.from_numpy(targets))
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
