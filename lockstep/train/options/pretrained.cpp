@@ -328,8 +328,8 @@ void NameMap::check() const {
 
 NameMap NameMap::parse(std::string_view text) {
   const std::size_t equals = std::min(text.find('='), text.size());
-  const NameMap rule{std::string(text.substr(0, equals)),
-                     std::string(text.substr(std::min(equals + 1, text.size())))};
+  NameMap rule{std::string(text.substr(0, equals)),
+               std::string(text.substr(std::min(equals + 1, text.size())))};
   rule.check();
   return rule;
 }
