@@ -303,7 +303,7 @@ def compare_losses(check, work, wanted):
                 "rounding" if difference <= 3 * spread else "DIFFERS")
             good = good and state != "DIFFERS"
             shown = "" if difference is None else f"{difference:.1e}, PyTorch's own {spread:.1e}"
-            print(f"{name:32}{state:9}{shown}{reason[:150]}", flush=True)
+            print(f"{name:31} {state:9}{shown}{reason[:150]}", flush=True)
     return good
 
 
@@ -422,7 +422,7 @@ def main():
                 "equal" if difference <= TOLERANCE else "DIFFERS")
             results.setdefault(group, {})[name] = {"state": state, "difference": difference,
                                                    "reason": reason}
-            print(f"{group:12}{name:32}{state:9}"
+            print(f"{group:12}{name:31} {state:9}"
                   f"{'' if difference is None else f'{difference:.1e}'}{reason[:200]}", flush=True)
     if options.random:
         states = collections.Counter(row["state"] for row in results["random"].values())
