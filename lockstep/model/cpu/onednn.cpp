@@ -28,15 +28,21 @@ dnnl::primitive_attr user_scratchpad() {
 bool is_wrong(dnnl::prop_kind pass, std::string_view implementation, const memory::dims& images,
               const memory::dims& results, const memory::dims& strides) {
   const bool is_bfloat16_pixel = implementation.starts_with("jit_bf16_1x1:");
+  const bool uses_tiles = implementation.find("amx") != std::string_view::npos;
   if (pass == dnnl::prop_kind::backward_weights) {
-    if (implementation.starts_with("jit_bf16:") || implementation == "jit:avx512_core_amx_bf16")
+    if (implementation.starts_with("jit_bf16:") || implementation.starts_with("brgconv_bwd_w:") ||
+        uses_tiles)
       return images[3] < strides[1];
     std::int64_t lanes = is_bfloat16_pixel ? 16 : 0;
     if (implementation == "jit_1x1:avx2") lanes = 8;
     return images[1] < lanes && std::ranges::max(strides) > 1;
   }
   if (implementation == "jit_bf16_1x1:avx512_core") return true;
-  if (implementation == "brgconv:avx512_core_amx_bf16") return std::ranges::max(strides) > 2;
+  const std::int64_t stride = std::ranges::max(strides);
+  if (implementation == "brgconv:avx512_core_amx_bf16" && stride > 2) return true;
+  if (uses_tiles && pass != dnnl::prop_kind::backward_data && implementation.starts_with("brg") &&
+      stride > 1 && results[3] == 1)
+    return true;
   return pass == dnnl::prop_kind::backward_data && is_bfloat16_pixel && results[1] % 2 != 0;
 }
 

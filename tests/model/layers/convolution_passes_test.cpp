@@ -194,7 +194,8 @@ TEST_P(ConvolutionPasses, AgreeForShapesThatOneDnnComputedWrong) {
         Shapes{4, 2, 15, 14, 7, 1, 1, 1}, Shapes{5, 4, 18, 6, 18, 1, 2, 1},
         Shapes{4, 5, 1, 66, 12, 1, 1, 1}, Shapes{4, 5, 2, 32, 33, 2, 3, 1},
         Shapes{2, 2, 10, 22, 69, 1, 2, 1}, Shapes{2, 14, 12, 48, 65, 2, 3, 1},
-        Shapes{5, 9, 9, 54, 25, 5, 3, 1}})
+        Shapes{5, 9, 9, 54, 25, 5, 3, 1}, Shapes{5, 18, 5, 3, 36, 3, 3, 1},
+        Shapes{3, 18, 5, 19, 38, 5, 2, 1}, Shapes{1, 16, 3, 8, 35, 2, 2, 1}})
     expect_passes_agree(shapes, GetParam(), generator);
 }
 
