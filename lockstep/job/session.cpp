@@ -62,6 +62,10 @@ constexpr std::string_view kFinding = "[watchdog] ";  // begins what a watchdog 
 constexpr std::chrono::milliseconds kPrintLimit(
     1000);  // if the reader of standard output or error does not read
 
+/// Before MPI_Abort: the launcher of Open MPI 5 ends a job without the output of its ranks that it
+/// has not yet read.
+constexpr std::chrono::milliseconds kForwardingTime(200);
+
 /// Flushes standard output and all other streams, for at most `limit`.
 void flush_within(std::chrono::milliseconds limit) {
   try {
@@ -630,7 +634,10 @@ void Session::reset_failure() {
 void Session::end_job(int exit_status) const {
   if (watchdog_) watchdog_->announce_error();
   flush_within(kPrintLimit);
-  if (communicator_) state_->mpi->abort(state_->communicator, exit_status);
+  if (communicator_) {
+    std::this_thread::sleep_for(kForwardingTime);
+    state_->mpi->abort(state_->communicator, exit_status);
+  }
   std::_Exit(exit_status);
 }
 

@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
     train(argv[1], std::atoi(argv[2]), std::atof(argv[3]));
   } catch (const std::exception& error) {
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // as job::Session::end_job()
     MPI_Abort(MPI_COMM_WORLD, 3);
   }
   MPI_Finalize();
