@@ -17,6 +17,13 @@ std::string number_text(double value) {
   return fmt::format("{}", value);
 }
 
+/// "1.0", "0.5": OpenMetrics requires integers with a decimal point as bounds.
+std::string bound_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
 std::string escaped_label(std::string_view value) {
   std::string text;
   for (const char c : encode_bytes(value)) {
@@ -81,10 +88,9 @@ void ExpositionWriter::histogram(std::string_view name, std::string_view unit,
   sample_ = fmt::format("{}_bucket", name);
   for (std::size_t i = 0; i < values.counts().size(); ++i) {
     count += values.counts()[i];
-    // OpenMetrics requires integers with a decimal point here.
     const bool is_last = i == values.bounds().size();
     add(static_cast<double>(count),
-        {{"le", is_last ? "+Inf" : fmt::format("{:#}", values.bounds()[i])}});
+        {{"le", is_last ? "+Inf" : bound_text(values.bounds()[i])}});
   }
   text_ += fmt::format("{}_sum {}\n{}_count {}\n", name, number_text(values.sum()), name, count);
 }
