@@ -10,7 +10,9 @@
 #include "lockstep/allreduce/groups/groups.h"
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fields/bound_fields.h"
 #include "lockstep/job/agreement.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::inline v0::strategy {
 namespace {
@@ -30,11 +32,12 @@ std::vector<device::Device> devices_of_one_rank(const job::Session& session,
 }
 
 std::vector<device::Device> devices_of_each_rank(const job::Session& session,
+                                                 std::string_view strategy,
                                                  std::vector<device::Device> devices) {
   job::check_tf_config(session);
   if (devices.empty())
     throw Error(ErrorCategory::input, "strategy",
-                "expected at least one device per rank for multi-worker-mirrored",
+                fmt::format("expected at least one device per rank for {}", strategy),
                 "got an empty list");
   return devices;
 }
@@ -52,7 +55,48 @@ MirroredStrategy::MirroredStrategy(job::Session& session, std::vector<device::De
 MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(job::Session& session,
                                                          std::vector<device::Device> devices,
                                                          const StrategyOptions& options)
-    : Strategy(session, devices_of_each_rank(session, std::move(devices)), options) {}
+    : Strategy(session, devices_of_each_rank(session, "multi-worker-mirrored", std::move(devices)),
+               options) {}
+
+LocalStepsStrategy::LocalStepsStrategy(job::Session& session, std::vector<device::Device> devices,
+                                       const StrategyOptions& options)
+    : Strategy(session, devices_of_each_rank(session, "local-steps", std::move(devices)), options) {
+}
+
+std::string LocalStepsStrategy::caveat(const TrainerOptions& options) const {
+  return fmt::format(
+      "each step is a round of {} local steps, after which {}: other numbers of replicas give "
+      "another result",
+      options.local.steps.value_or(LocalSteps::kStandard),
+      options.local.outer == OuterStep{}
+          ? "the replicas average parameters and optimizer"
+          : fmt::format("the replicas average the optimizer and move towards the average of their "
+                        "parameters ({})",
+                        to_string(options.local.outer)));
+}
+
+TrainerOptions LocalStepsStrategy::adapted(TrainerOptions options) const {
+  check_fields("trainer", fields_of(std::as_const(options.local)));
+  const int steps = options.local.steps.value_or(LocalSteps::kStandard);
+  options.local.steps = steps;
+  const auto refuse = [](std::string_view where, std::string_view expected,
+                         const std::string& value) {
+    throw Error(ErrorCategory::input, where,
+                fmt::format("expected {} with the strategy local-steps", expected),
+                fmt::format("got {}", value));
+  };
+  if (options.accumulate != 1 && options.accumulate != steps)
+    refuse("accumulate", "1", fmt::format("{}", options.accumulate));
+  if (loss_scaling_for(options.loss_scaling, options.compute.precision).kind !=
+      LossScaling::Kind::none)
+    refuse("precision", "float32 or bfloat16 without a loss scale",
+           fmt::format("{}, loss scale {}", to_string(options.compute.precision),
+                       to_string(options.loss_scaling)));
+  if (options.normalization.kind != NormalizationScope::Kind::local)
+    refuse("bn", "local", to_string(options.normalization));
+  options.accumulate = steps;
+  return options;
+}
 
 namespace {
 
@@ -112,6 +156,8 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
   const std::string_view chosen = name == "auto" ? choose(session, devices.size()) : name;
   if (chosen == "multi-worker-mirrored")
     return std::make_unique<MultiWorkerMirroredStrategy>(session, std::move(devices), options);
+  if (chosen == "local-steps")
+    return std::make_unique<LocalStepsStrategy>(session, std::move(devices), options);
   job::check_tf_config(session);
   if (chosen == "mirrored")
     return std::make_unique<MirroredStrategy>(session, std::move(devices), options);

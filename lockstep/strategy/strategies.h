@@ -48,9 +48,26 @@ class MultiWorkerMirroredStrategy final : public Strategy {
   std::string name() const override { return "multi-worker-mirrored"; }
 };
 
+/// Replicas on all ranks, or of one process, that train alone for several steps and then average
+/// their parameters: a step of a training is such a round (TrainerOptions::local), and the batch of
+/// its data set holds the samples of all local steps. For slow networks. Other numbers of replicas
+/// give another result.
+class LocalStepsStrategy final : public Strategy {
+ public:
+  /// As MultiWorkerMirroredStrategy.
+  explicit LocalStepsStrategy(job::Session& session,
+                              std::vector<device::Device> devices = {device::Device{}},
+                              const StrategyOptions& options = {});
+  std::string name() const override { return "local-steps"; }
+  std::string caveat(const TrainerOptions& options) const override;
+  /// Makes each micro-batch a local step. Throws Error (input) for accumulation, for loss scaling,
+  /// and for normalization over several replicas.
+  TrainerOptions adapted(TrainerOptions options) const override;
+};
+
 /// The names of make_strategy().
-inline constexpr std::array<std::string_view, 4> kStrategyNames = {"auto", "one-device", "mirrored",
-                                                                   "multi-worker-mirrored"};
+inline constexpr std::array<std::string_view, 5> kStrategyNames = {
+    "auto", "one-device", "mirrored", "multi-worker-mirrored", "local-steps"};
 
 /// Returns `name` if it is one of kStrategyNames, else throws Error (input). For other strategies
 /// of tf.distribute, the message names a replacement. `where` is for the message.

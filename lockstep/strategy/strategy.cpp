@@ -13,6 +13,7 @@
 #include "lockstep/job/placement/device_share.h"
 #include "lockstep/job/placement/traffic_interface.h"
 #include "lockstep/strategy/replica_threads.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::inline v0::strategy {
 
@@ -49,6 +50,13 @@ void Strategy::start(const StrategyOptions& options) {
 }
 
 Strategy::~Strategy() = default;
+
+TrainerOptions Strategy::adapted(TrainerOptions options) const {
+  if (options.local.steps)
+    throw Error(ErrorCategory::input, "local-steps", "expected the strategy local-steps",
+                fmt::format("got {}", name()));
+  return options;
+}
 
 void Strategy::require_usable() const {
   if (failure_)

@@ -15,6 +15,7 @@
 namespace lockstep::inline v0::strategy {
 
 class ReplicaThreads;
+struct TrainerOptions;
 
 /// How the replicas of a job work together.
 struct StrategyOptions {
@@ -44,6 +45,11 @@ class Strategy {
 
   /// "one-device", "mirrored", "multi-worker-mirrored".
   virtual std::string name() const = 0;
+  /// A sentence that names the promises of synchronous training that it does not keep; empty: none.
+  virtual std::string caveat(const TrainerOptions& /*options*/) const { return ""; }
+  /// Returns `options` as its replicas use them. Throws Error (input) for options of another
+  /// strategy. A second call changes nothing.
+  virtual TrainerOptions adapted(TrainerOptions options) const;
 
   job::Session& session() const { return world_.session(); }      ///< the session of this process
   const job::World& world() const { return world_; }              ///< devices and communicators

@@ -16,6 +16,7 @@
 #include "lockstep/model/optimizer/optimizer_options.h"
 #include "lockstep/model/optimizer/schedule.h"
 #include "lockstep/model/tensor/compute_options.h"
+#include "lockstep/strategy/step/local_steps.h"
 #include "lockstep/strategy/step/loss_scaler.h"
 #include "lockstep/strategy/step/normalization.h"
 
@@ -85,6 +86,9 @@ struct TrainerOptions {
   /// Micro-batches per step on each replica. Only batch normalization depends on this number: it
   /// normalizes each micro-batch.
   int accumulate = 1;
+  /// The rounds of LocalStepsStrategy: each step is one, and each of its micro-batches is a local
+  /// step, with the learning rate of the round.
+  LocalSteps local = {};
   model::ComputeOptions compute = {};  ///< precision, algorithms, recomputation
   /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
   bool records_steps = true;
@@ -207,6 +211,7 @@ struct Fields<strategy::TrainerOptions> {
              "statistics of each micro-batch; no other result depends on this number",
              Role::resume_warn, "micro-batches per step"},
             {.min = 1}},
+      Part{&Options::local},
       Part{&Options::compute},
       TextField<Options>{
           {"loss_scale", "Model",

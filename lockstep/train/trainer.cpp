@@ -34,6 +34,7 @@ namespace {
 strategy::TrainerOptions agreed(strategy::TrainerOptions options,
                                 const strategy::Strategy& strategy) {
   strategy.require_usable();
+  options = strategy.adapted(std::move(options));
   options.schedule.peak = strategy::peak_rate(options);
   job::Agreement(strategy.ranks())
       .require_same_lines("ranks", lines_of(fields_of(std::as_const(options))));

@@ -161,8 +161,9 @@ struct Fields<apps::PlaceArguments> {
             {.value = "DEVICE[,DEVICE...]"}},
       TextField<Options>{
           {"strategy", "Replicas",
-           "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
-           "multi-worker-mirrored (ranks started by mpirun)"},
+           "Distribution strategy: auto, one-device, mirrored (replicas of one process), "
+           "multi-worker-mirrored (ranks started by mpirun), or local-steps, which averages the "
+           "parameters of replicas after every --local-steps; its result depends on their number"},
           parse_strategy,
           [](const Options& options) { return std::vector{options.strategy}; },
           {.value = "NAME"}},

@@ -83,6 +83,12 @@ struct TrainArguments {
   std::int64_t log_every = 100;
   std::string length;  ///< choose_defaults() sets it: the length that it chose, for the start
   std::string events;  ///< a file; empty: none
+
+  /// The samples of a step over all replicas: those of all local steps, if it is a round of these.
+  std::int64_t samples_of_step() const {
+    if (place.strategy != "local-steps") return data.global_batch;
+    return data.global_batch * trainer.local.steps.value_or(strategy::LocalSteps::kStandard);
+  }
 };
 
 /// Declares the options.

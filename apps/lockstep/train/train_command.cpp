@@ -251,7 +251,7 @@ int train(job::Session& session, TrainArguments arguments, const Configuration& 
   add_metrics(arguments.metrics, network, options_of_trainer);
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
-  dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);
+  dataset = dataset.batch(arguments.samples_of_step()).shard(arguments.shard_policy);
 
   strategy::StrategyOptions strategy_options = place.options;
   strategy_options.remembered_route = remembered_route(session, arguments.fit.checkpoint);

@@ -64,7 +64,7 @@ void choose_defaults(TrainArguments& arguments, const model::Network& network, s
   }
   fit.epochs = length.limit;
   const std::int64_t validations =
-      fit.validate_every == 0 ? 1 : 1 + records / arguments.data.global_batch / fit.validate_every;
+      fit.validate_every == 0 ? 1 : 1 + records / arguments.samples_of_step() / fit.validate_every;
   auto& early = arguments.early_stopping;
   if (!early) early.emplace().patience = static_cast<int>(validations * length.patience);
   arguments.length =

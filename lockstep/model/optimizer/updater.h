@@ -27,8 +27,9 @@ struct UpdateArrays {
   std::span<float> statistics;  ///< moving statistics
   /// The statistics before the step, restored if the step is not applied.
   std::span<const float> kept_statistics;
-  /// Decay per update of the exponential moving average of the parameters, which is then the last
-  /// slot, kAverageSlot; 0: none. The first update sets it to the parameters.
+  /// Decay per update of the exponential moving average of the parameters, which is then the
+  /// slot kAverageSlot, after those of the optimizer; 0: none. The first update sets it to the
+  /// parameters.
   float average_decay = 0;
 };
 
@@ -75,6 +76,8 @@ class Updater {
       : slot_names_(model::slot_names(options)), options_(options), average_decay_(average_decay) {
     if (average_decay > 0) slot_names_.emplace_back(kAverageSlot);
   }
+  /// Adds a slot of a derived class.
+  void add_slot(std::string_view name) { slot_names_.emplace_back(name); }
   /// The slot with index `index` in slot_names(), flat, on the model's device.
   virtual std::span<float> slot(std::size_t index) = 0;
 

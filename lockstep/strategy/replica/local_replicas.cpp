@@ -130,13 +130,14 @@ void check(const TrainerOptions& options) {
 }  // namespace
 
 LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
-                             const TrainerOptions& options)
+                             const TrainerOptions& given)
     : strategy_(strategy),
       network_(std::move(network)),
-      plan_(loss_plan(options, *network_)),
+      plan_(loss_plan(given, *network_)),
       classes_(model::class_count(loss()[0].loss, output_width(*network_, loss()[0]))),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
   // Everything that may throw is done before threads start.
+  const TrainerOptions options = strategy.adapted(given);
   check(options);
   static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
   if (strategy_.has_gpu()) model::check_runs_on_gpu(options.optimizer);

@@ -76,21 +76,18 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
                      plan.loss),
       moving_statistics_(std::make_unique<MovingStatistics>(
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
-      updater_(model_.backend().updater(
-          options.optimizer, model_.trained_table(),
-          {.parameters = trained_parameters(),
-           .gradients = model_.gradients(),
-           .weights = options.compute.precision == model::Precision::float32
-                          ? model::TensorView()
-                          : model::TensorView(model_.weights().data(), model_.gradients().size(),
-                                              options.compute.precision),
-           .statistics = model_.buffers(),
-           .kept_statistics = moving_statistics_->kept(),
-           .average_decay = options.ema})),
       kept_parameters_(model_.backend().allocator().allocate(
           options.ema > 0 ? model_.gradients().size_bytes() : 0)),
       step_scalars_(memory_, group_, device),
       marks_(timed_events(model_.backend().stream())) {
+  if (options.local.steps) {
+    auto local =
+        std::make_unique<LocalUpdater>(options.optimizer, options.local, model_, update_arrays());
+    local_ = local.get();
+    updater_ = std::move(local);
+  } else {
+    updater_ = model_.backend().updater(options.optimizer, model_.trained_table(), update_arrays());
+  }
   // With accumulation, each micro-batch is loaded within the step.
   if (options.records_steps && options.accumulate == 1 &&
       device::Recording::is_possible(model_.backend().stream()))
@@ -101,6 +98,18 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
         [this](StepKind mine) { return agree_on_kind(mine); });
   if (shared_statistics_) shared_statistics_->attach(buckets_, model_.backend());
   describe_buckets();
+}
+
+model::UpdateArrays Replica::update_arrays() {
+  return {.parameters = trained_parameters(),
+          .gradients = model_.gradients(),
+          .weights = options_.compute.precision == model::Precision::float32
+                         ? model::TensorView()
+                         : model::TensorView(model_.weights().data(), model_.gradients().size(),
+                                             options_.compute.precision),
+          .statistics = model_.buffers(),
+          .kept_statistics = moving_statistics_->kept(),
+          .average_decay = options_.ema};
 }
 
 Replica::~Replica() {
@@ -182,7 +191,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   StepResult result;
   result.report = step_scalars_.read();
   const model::UpdateOutcome outcome = updater_->outcome();
-  const model::MetricSums mine = model_.backend().read_sums();
+  const model::MetricSums mine = local_ != nullptr ? local_->sums() : model_.backend().read_sums();
   if (timing_ != nullptr) timing_->end_step();
   measure_step(communication() - communicated_before, waited_for_others_.waited - agreed_before);
   const model::MetricSums& all = result.report.metrics;
@@ -191,7 +200,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
       result.report.is_finite && !outcome.applied && all.samples > 0 && !(all.weight_sum() > 0);
   result.applied = outcome.applied || result.weightless;
   result.loss_scale = loss_scaler_.scale();
-  if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
+  if (options_.clip_norm > 0 && local_ == nullptr) result.gradient_norm = outcome.gradient_norm;
   if (!result.report.is_finite)
     result.failed = replicas_with(model::SummableMetrics(mine).non_finite > 0, group_);
   else if (!result.weightless)
@@ -230,6 +239,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   backend.clear_sums();
   end_piece("input");
   const double exchanged_before = seconds_in_exchange();
+  if (local_ != nullptr) local_->begin_round();
   compute_gradients(part, request, is_loaded);
   mark(mark_gradients);
   exchanged_ = seconds_in_exchange() - exchanged_before;
@@ -241,7 +251,10 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
         {request.input_seconds, seconds_between(mark_begin, mark_gradients) - exchanged_,
          processor_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before});
   step_scalars_.write(backend.stream());
-  backend.write_sums(memory_.report());
+  if (local_ != nullptr)
+    end_local_steps(part);
+  else
+    backend.write_sums(memory_.report());
   buckets_.ready(model_.trained_table().entries().size());
   buckets_.finish();
   buckets_.set_host_waits(false);
@@ -311,7 +324,8 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
   return {.seed = request.seed,
           .step = request.step,
           .first_sample = micro_batches_.first_sample(part, number),
-          .global_samples = part.global_samples,
+          .global_samples =
+              local_ != nullptr ? micro_batches_.range(part, number).size() : part.global_samples,
           .loss_scale = loss_scaler_.scale(),
           .profile = timing_};
 }
@@ -349,9 +363,23 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
       end_piece("input");
     }
     const bool last = piece + 1 == pieces;
-    model_.train_loaded(range.size(), context(part, request, piece), plan_.loss, piece > 0,
-                        last ? ready_ : model::GradientReady{});
+    model_.train_loaded(range.size(), context(part, request, piece), plan_.loss,
+                        local_ == nullptr && piece > 0,
+                        last && local_ == nullptr ? ready_ : model::GradientReady{});
+    if (local_ != nullptr) local_->take_local_step(memory_.report());
   }
+}
+
+void Replica::end_local_steps(const data::Batch& part) {
+  device::Stream& stream = model_.backend().stream();
+  const double weight =
+      static_cast<double>(part.samples) / static_cast<double>(part.global_samples);
+  local_->end_local_steps(static_cast<float>(weight),
+                          [&](std::span<float> slot) { buckets_.sum(slot, stream); });
+  std::array<float, model::SummableMetrics::kSize> sums{};
+  model::SummableMetrics(local_->sums()).write(sums.data());
+  device::copy(memory_.report().data(), sums.data(), sizeof sums, stream);
+  for (std::size_t i = 0; i < model_.trained_table().entries().size(); ++i) buckets_.ready(i);
 }
 
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }

@@ -20,6 +20,7 @@
 #include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/optimizer/updater.h"
 #include "lockstep/strategy/replica/gradient_memory.h"
+#include "lockstep/strategy/replica/local_updater.h"
 #include "lockstep/strategy/replica/micro_batches.h"
 #include "lockstep/strategy/replica/step_breakdown.h"
 #include "lockstep/strategy/replica/step_recordings.h"
@@ -97,7 +98,8 @@ class Replica {
   void check_layout() const;
 
   /// One update: forward and backward on `part` in micro-batches, one reduction per gradient
-  /// bucket, clipping, the optimizer. With 0 samples, the replica contributes a zero gradient.
+  /// bucket, clipping, the optimizer. With 0 samples, the replica contributes a zero gradient. With
+  /// TrainerOptions::local, a round: an update per micro-batch, one reduction of the change.
   /// `next`: the next part, if known; it is copied to the model's device during this step.
   /// Collective.
   StepResult train_step(const data::Batch& part, const StepRequest& request,
@@ -160,6 +162,8 @@ class Replica {
   /// Copies the part of the next step to the device during the computation on `part`.
   void stage(const data::Batch& next, const data::Batch& part);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void end_local_steps(const data::Batch& part);
+  model::UpdateArrays update_arrays();
   /// Whether all metrics use only the sums of the loss over the samples of `part`.
   bool reads_sums(const data::Batch& part) const;
   void add_metrics(const data::Batch& part, const std::vector<std::span<const float>>& outputs,
@@ -191,6 +195,7 @@ class Replica {
   MicroBatches micro_batches_;
   std::vector<float> sample_weights_;  // for the last loaded micro-batch, with class weights
   std::unique_ptr<MovingStatistics> moving_statistics_;
+  LocalUpdater* local_ = nullptr;  // updater_ in rounds of local steps; null: none
   std::unique_ptr<model::Updater> updater_;
   device::Buffer kept_parameters_;  // while the average is installed
   StepScalars step_scalars_;

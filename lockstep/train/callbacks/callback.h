@@ -47,6 +47,7 @@ struct TrainBegin {
   std::string precision = "float32";    ///< data type of the computation
   std::string normalization = "local";  ///< scope of batch normalization, in the syntax of `--bn`
   std::string strategy;                 ///< name of the strategy, as for `--strategy`
+  std::string caveat = {};              ///< Strategy::caveat()
   std::string allreduce;                ///< route of gradients, as for `--allreduce`
   std::string allreduce_reason;         ///< why the route was chosen; empty if there was no choice
   std::string transport = "none";       ///< what carries messages between ranks: mpi, tcp

@@ -171,6 +171,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"seed", begin.seed},
                 {"start_seconds", begin.start_seconds},
                 {"resident_bytes", resident_bytes()}};
+  if (!begin.caveat.empty()) event["caveat"] = begin.caveat;
   if (begin.table) event["table"] = begin.table->summary_json();
   if (begin.split) {
     const auto& [training, validation, test] = begin.split->records;

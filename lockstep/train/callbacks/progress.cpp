@@ -177,6 +177,7 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
   print_sentence(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
                              counted(begin.world_size, "replica"), begin.global_batch,
                              counted(begin.last_step, "step"), begin.learning_rate));
+  if (!begin.caveat.empty()) print_sentence(begin.caveat);
   if (!options_.length.empty()) print_sentence(options_.length);
   if (begin.ranks > 1) {
     const std::string& interface = begin.placements.front().interface;

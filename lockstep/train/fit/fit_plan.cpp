@@ -141,7 +141,9 @@ void FitPlan::agree(const strategy::LocalReplicas& replicas) {
   check_prediction_images(fit, network, replicas.loss());
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe());
-  schedule = strategy::effective_schedule(trainer, dataset.global_batch(), last_step);
+  const std::int64_t updates_of_step = trainer.local.steps.value_or(1);
+  schedule = strategy::effective_schedule(
+      trainer, std::max<std::int64_t>(1, dataset.global_batch() / updates_of_step), last_step);
 }
 
 std::vector<std::string> FitPlan::known_metrics(const strategy::LocalReplicas& replicas) const {
@@ -189,6 +191,7 @@ TrainBegin FitPlan::announcement(strategy::LocalReplicas& replicas,
           .precision = to_string(trainer.compute.precision),
           .normalization = to_string(trainer.normalization),
           .strategy = strategy.name(),
+          .caveat = strategy.caveat(trainer),
           .allreduce = strategy.route(),
           .allreduce_reason = strategy.selection().reason,
           .transport = strategy.session().transport(),
