@@ -131,6 +131,7 @@ using model::UpSampling2D;
 using model::ZeroPadding2D;
 
 using strategy::index_exchange;
+using strategy::LocalStepsStrategy;
 using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -77,24 +78,25 @@ std::string LocalStepsStrategy::caveat(const TrainerOptions& options) const {
 
 TrainerOptions LocalStepsStrategy::adapted(TrainerOptions options) const {
   check_fields("trainer", fields_of(std::as_const(options.local)));
-  const int steps = options.local.steps.value_or(LocalSteps::kStandard);
-  options.local.steps = steps;
+  options.local.steps = options.local.steps.value_or(LocalSteps::kStandard);
   const auto refuse = [](std::string_view where, std::string_view expected,
                          const std::string& value) {
     throw Error(ErrorCategory::input, where,
                 fmt::format("expected {} with the strategy local-steps", expected),
                 fmt::format("got {}", value));
   };
-  if (options.accumulate != 1 && options.accumulate != steps)
-    refuse("accumulate", "1", fmt::format("{}", options.accumulate));
+  if (options.accumulate != 1) refuse("accumulate", "1", fmt::format("{}", options.accumulate));
   if (loss_scaling_for(options.loss_scaling, options.compute.precision).kind !=
       LossScaling::Kind::none)
-    refuse("precision", "float32 or bfloat16 without a loss scale",
-           fmt::format("{}, loss scale {}", to_string(options.compute.precision),
-                       to_string(options.loss_scaling)));
+    refuse("loss-scale", "no loss scale, and float32 or bfloat16",
+           fmt::format("{} in {}", to_string(options.loss_scaling),
+                       to_string(options.compute.precision)));
+  const OuterStep& outer = options.local.outer;
+  if (!(outer.learning_rate > 0 && std::isfinite(outer.learning_rate) && outer.momentum >= 0 &&
+        outer.momentum < 1))
+    refuse("outer-step", "a rate above 0 and a momentum from 0 to below 1", to_string(outer));
   if (options.normalization.kind != NormalizationScope::Kind::local)
     refuse("bn", "local", to_string(options.normalization));
-  options.accumulate = steps;
   return options;
 }
 
@@ -130,6 +132,9 @@ std::string parse_strategy(std::string_view where, const std::string& name) {
       {"centralstorage",
        "mirrored, which has the variables of central storage on every replica, with the same "
        "result"},
+      {"diloco", "local-steps with --outer-step nesterov"},
+      {"fedavg", "local-steps"},
+      {"localsgd", "local-steps"},
       {"parameterserver", "multi-worker-mirrored, whose ranks have the variables of the servers"},
       {"tpu",
        "mirrored for the processors or GPUs of one host, multi-worker-mirrored for those of "

@@ -52,7 +52,7 @@ void Strategy::start(const StrategyOptions& options) {
 Strategy::~Strategy() = default;
 
 TrainerOptions Strategy::adapted(TrainerOptions options) const {
-  if (options.local.steps)
+  if (options.local.steps || options.local.outer != OuterStep{})
     throw Error(ErrorCategory::input, "local-steps", "expected the strategy local-steps",
                 fmt::format("got {}", name()));
   return options;

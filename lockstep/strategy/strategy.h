@@ -43,7 +43,7 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  /// "one-device", "mirrored", "multi-worker-mirrored".
+  /// "one-device", "mirrored", "multi-worker-mirrored", "local-steps".
   virtual std::string name() const = 0;
   /// A sentence that names the promises of synchronous training that it does not keep; empty: none.
   virtual std::string caveat(const TrainerOptions& /*options*/) const { return ""; }

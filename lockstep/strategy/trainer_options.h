@@ -89,6 +89,8 @@ struct TrainerOptions {
   /// The rounds of LocalStepsStrategy: each step is one, and each of its micro-batches is a local
   /// step, with the learning rate of the round.
   LocalSteps local = {};
+  /// Micro-batches per step on each replica.
+  int micro_batches() const { return local.steps.value_or(accumulate); }
   model::ComputeOptions compute = {};  ///< precision, algorithms, recomputation
   /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
   bool records_steps = true;

@@ -307,7 +307,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"skipped_records_below_0", kTrain + "--bad-records skip:-1", 2,
                 "bad-records] expected fail, or skip:N with N of at least 0, got \"skip:-1\""},
         Refusal{"unknown_strategy", kTrain + "--strategy mirorred", 2,
-                "--strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
+                "--strategy] expected auto, one-device, mirrored, multi-worker-mirrored or "
+                "local-steps, got "
                 "\"mirorred\" (did you mean mirrored?)"},
         Refusal{"one_device_with_two", kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
                 "strategy] expected exactly one device for one-device"},

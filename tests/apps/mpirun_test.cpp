@@ -20,6 +20,7 @@
 #include "lockstep/base/system/host.h"
 #include "tests/apps/houses.h"
 #include "tests/apps/program.h"
+#include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/paths.h"
 #include "tests/support/mpirun.h"
@@ -85,6 +86,22 @@ TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
   ASSERT_EQ(start["devices"].size(), GetParam());
   EXPECT_EQ(start["devices"].back()["rank"], GetParam() - 1);
   EXPECT_EQ(start["strategy"], "multi-worker-mirrored");
+}
+
+TEST_P(Mpirun, TakesTheLocalStepsOfOneProcess) {
+  const std::string options =
+      kMpirunTrain + "--strategy local-steps --local-steps 3 --outer-step nesterov --epochs 2 ";
+  std::string devices = "--devices cpu:0";
+  for (int i = 1; i < GetParam(); ++i) devices += ",cpu:0";
+  const Result one = run_lockstep(options + devices);
+  const Result several = run(mpirun(GetParam(), options));
+  EXPECT_EQ(hash_of(one), hash_of(several));
+  expect_same_losses(one, several);
+  const auto start = several.event("start");
+  EXPECT_EQ(start["strategy"], "local-steps");
+  EXPECT_THAT(start["caveat"], HasSubstr("other numbers of replicas give another result"));
+  EXPECT_EQ(start["global_batch"],
+            3 * run_lockstep(kMpirunTrain).event("start")["global_batch"].get<int>());
 }
 
 TEST_P(Mpirun, InitializesFromCheckpointAsOneProcess) {

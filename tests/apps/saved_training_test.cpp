@@ -398,6 +398,21 @@ TEST_F(Saved, EvaluatesAsTraining) {
             24);
 }
 
+TEST_F(Saved, IsEvaluatedWhileItTrains) {
+  const std::string options = "evaluate --json --follow " + directory() + kData;
+  for (const auto& command : {lockstep(options), mpirun(2, options)}) {
+    std::filesystem::remove_all(directory());
+    Process evaluation(command);
+    ASSERT_EQ(run_lockstep(train()).status, 0);
+    EXPECT_TRUE(evaluation.wait_for(R"("step":33)"));
+    const Result more = run_lockstep(train() + "--epochs 4");
+    ASSERT_EQ(more.status, 0) << more.errors;
+    EXPECT_TRUE(evaluation.wait_for(R"("step":44)"));
+  }
+  EXPECT_THAT(run_lockstep(options + "--checkpoint " + directory()).errors,
+              HasSubstr("[command line] expected --checkpoint or --follow, got both"));
+}
+
 TEST_F(Saved, EvaluatesMetricsOfTraining) {
   const std::string data = " --data synthetic:8x8x1,4,100 ";
   ASSERT_EQ(run_lockstep("train --model mlp --steps 1 --metrics accuracy,f1 --checkpoint-dir " +

@@ -38,7 +38,8 @@ struct Trained {
 Trained train_on(std::vector<Device> devices, model::Network network, const TrainerOptions& options,
                  const data::Dataset& dataset = small_data(), std::int64_t steps = 20) {
   job::Session session(0, nullptr);
-  const auto strategy = make_strategy(session, "auto", std::move(devices));
+  const auto strategy =
+      make_strategy(session, options.local.steps ? "local-steps" : "auto", std::move(devices));
   const auto recorder = std::make_shared<StepRecorder>();
   Trainer trainer(*strategy, std::move(network), options);
   FitOptions fit{.epochs = 0, .steps = steps};
@@ -185,6 +186,26 @@ class GpuStep : public testing::Test {
 };
 
 // The learning rate makes the loss infinite within the first epoch.
+TEST(GpuLocalSteps, MatchThoseOfTheCpu) {
+  TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F},
+                         .schedule = {.peak = 0.05F},
+                         .ema = 0.9F,
+                         .clip_norm = 0.5,
+                         .local = {.outer = kNesterovOuterStep}};
+  for (const int steps : {1, 3}) {
+    options.local.steps = steps;
+    const Trained cpu = train_on({Device{}, Device{}}, normalized_network(), options);
+    const Trained gpu = train_on({kGpu, kGpu}, normalized_network(), options);
+    expect_close(gpu.losses, cpu.losses, 1e-4);
+    EXPECT_NEAR(gpu.evaluated.loss_sum, cpu.evaluated.loss_sum, 1e-3 * cpu.evaluated.loss_sum);
+    TrainerOptions narrow = options;
+    narrow.compute.precision = model::Precision::bfloat16;
+    const Trained rounded = train_on({kGpu, kGpu}, normalized_network(), narrow);
+    for (std::size_t i = 0; i < cpu.losses.size(); ++i)
+      EXPECT_NEAR(rounded.losses[i], cpu.losses[i], 0.1) << i;
+  }
+}
+
 TEST_F(GpuStep, IsSkippedIfTheLossIsNotFinite) {
   const TrainerOptions wild{.optimizer = model::Sgd{}, .schedule = {.peak = 1e30F}};
   const Trained gpu = train_on({kGpu}, normalized_network(), wild, small_data(), 6);

@@ -126,6 +126,44 @@ TEST(LocalSteps, OfOneReplicaAreSteps) {
     EXPECT_NEAR(rounds.parameters[i], steps.parameters[i], 1e-6) << i;
 }
 
+TEST(LocalSteps, OfWeightedSamplesAreSteps) {
+  const TrainerOptions steps{.class_weights = {1, 3, 0.5F, 0.25F}, .optimizer = model::Adam{}};
+  TrainerOptions rounds = steps;
+  rounds.local.steps = 1;
+  const auto data = small_data().batch(40);
+  const Outcome expected = train(1, plain_network(), data, steps, {.epochs = 2});
+  const Outcome trained = train_locally(1, plain_network(), data, rounds, {.epochs = 2});
+  for (std::size_t i = 0; i < expected.parameters.size(); ++i)
+    EXPECT_NEAR(trained.parameters[i], expected.parameters[i], 1e-6) << i;
+}
+
+TEST(LocalSteps, ContinueTheUpdatesOfSteps) {
+  const checkpoint::ScratchDirectory directory;
+  FitOptions fit{.epochs = 2};
+  fit.checkpoint.directory = directory.path();
+  const auto data = small_data().batch(40);
+  const TrainerOptions steps{.optimizer = model::Adam{}};
+  TrainerOptions rounds = steps;
+  rounds.local.steps = 2;
+  train_locally(1, plain_network(), data, rounds, fit);
+  fit.epochs = 3;
+  const auto updates = [&](Strategy& strategy, const TrainerOptions& options) {
+    Trainer trainer(strategy, plain_network(), options);
+    trainer.fit(data, fit);
+    return trainer.replicas().updates();
+  };
+  job::Session session(0, nullptr, {.quiet = true});
+  OneDeviceStrategy one(session);
+  EXPECT_EQ(updates(one, steps), 2 * 2 * 6 + 6);
+  fit.epochs = 4;
+  LocalStepsStrategy local(session);
+  EXPECT_EQ(updates(local, rounds), 2 * 2 * 6 + 6 + 2 * 6);
+  rounds.local.outer = kNesterovOuterStep;
+  fit.epochs = 5;
+  EXPECT_THAT(error_of([&] { updates(local, rounds); }),
+              HasSubstr("expected a checkpoint with momentum of an outer step, got one without"));
+}
+
 TEST(LocalSteps, ResumeExactlyAndOnOtherReplicas) {
   const TrainerOptions options{.optimizer = model::Adam{},
                                .schedule = {.peak = 0.01F, .warmup_steps = 3, .total_steps = 10},
@@ -151,15 +189,16 @@ TEST(LocalSteps, ResumeExactlyAndOnOtherReplicas) {
 
 TEST(LocalSteps, AreSkippedTogetherIfOneIsNotFinite) {
   std::array<float, 7> targets = kTargets;
-  targets[5] = std::numeric_limits<float>::infinity();
+  targets[5] = std::numeric_limits<float>::infinity();  // in the second step of the second replica
   const data::Dataset spoilt = seven_samples(targets);
   const auto recorder = std::make_shared<StepRecorder>();
   job::Session session(0, nullptr, {.quiet = true});
   LocalStepsStrategy strategy(session, std::vector<device::Device>(2));
-  Trainer trainer(strategy, one_weight(), of_rounds(2));
+  Trainer trainer(strategy, one_weight(), of_rounds(2, 0.9F));
   const std::uint64_t before = trainer.parameter_hash();
   EXPECT_THROW(trainer.fit(spoilt, {.epochs = 1, .callbacks = {recorder}}), Error);
   EXPECT_EQ(trainer.parameter_hash(), before);
+  EXPECT_EQ(trainer.replicas().arrays(true).slots[0].values[0], 0.0F);
   ASSERT_EQ(recorder->steps.size(), 1U);
   EXPECT_TRUE(recorder->steps[0].skipped);
 }
@@ -175,8 +214,12 @@ TEST(LocalSteps, RefuseOptionsOfOtherStrategies) {
       {[](TrainerOptions& o) { o.normalization = parse_normalization_scope("sync"); },
        "[bn] expected local with the strategy local-steps, got sync"},
       {[](TrainerOptions& o) { o.compute.precision = model::Precision::float16; },
-       "[precision] expected float32 or bfloat16 without a loss scale with the strategy "
-       "local-steps, got float16, loss scale auto"},
+       "[loss-scale] expected no loss scale, and float32 or bfloat16 with the strategy "
+       "local-steps, "
+       "got auto in float16"},
+      {[](TrainerOptions& o) { o.local.outer.momentum = 1; },
+       "[outer-step] expected a rate above 0 and a momentum from 0 to below 1 with the strategy "
+       "local-steps, got nesterov:lr=1,momentum=1"},
       {[](TrainerOptions& o) { o.local.steps = 0; },
        "[trainer] expected local_steps to be at least 1, got 0"}};
   job::Session session(0, nullptr, {.quiet = true});

@@ -50,10 +50,11 @@ TEST(MakeStrategy, UsesTheNamedStrategy) {
 
 TEST(MakeStrategy, RejectsUnknownNames) {
   job::Session session(0, nullptr);
-  EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
-            "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
-            "\"mirror\" (did "
-            "you mean mirrored?)");
+  EXPECT_EQ(
+      error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
+      "[strategy] expected auto, one-device, mirrored, multi-worker-mirrored or local-steps, got "
+      "\"mirror\" (did "
+      "you mean mirrored?)");
   EXPECT_THAT(error_of([&] { make_strategy(session, "one-device", cpus(2)); }),
               HasSubstr("expected exactly one device for one-device"));
   EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }),
@@ -71,7 +72,10 @@ TEST(MakeStrategy, SuggestsReplacementsForTfDistribute) {
     EXPECT_THAT(error_of([&] { parse_strategy("--strategy", name); }),
                 HasSubstr("expected mirrored, which has the variables of central storage"))
         << name;
+  EXPECT_EQ(error_of([&] { parse_strategy("--strategy", "DiLoCo"); }),
+            "[--strategy] expected local-steps with --outer-step nesterov, got \"DiLoCo\"");
   job::Session session(0, nullptr);
+  EXPECT_EQ(make_strategy(session, "local-steps", cpus(2))->name(), "local-steps");
   EXPECT_THAT(error_of([&] { make_strategy(session, "parameter-server", cpus(1)); }),
               HasSubstr("[strategy] expected multi-worker-mirrored"));
 }

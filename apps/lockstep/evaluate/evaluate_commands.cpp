@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/record/record_error.h"
 #include "lockstep/data/sample/record_source.h"
@@ -41,6 +44,11 @@ namespace {
 
 /// The values of a classifier that a file has.
 enum class PredictedValues { probabilities, logits };
+
+struct EvaluateArguments {
+  RestoredArguments restored;
+  std::string follow;  ///< a directory of checkpoints; empty: one checkpoint is evaluated
+};
 
 struct PredictArguments {
   /// Without gradients, batches may be larger than those of a training; larger ones are faster.
@@ -84,6 +92,20 @@ struct Fields<apps::PredictionOptions> {
             {},
             {.value = "FILE"}},
       Part{&Options::style}};
+};
+
+/// Options of `lockstep evaluate`.
+template <>
+struct Fields<apps::EvaluateArguments> {
+  using Options = apps::EvaluateArguments;
+  static constexpr std::tuple list{
+      Part{&Options::restored},
+      Field{&Options::follow,
+            {"follow", kCommonOptions,
+             "In place of --checkpoint: evaluate the newest checkpoint in DIR, then each one that "
+             "a training saves there, until this command is ended. DIR need not exist yet"},
+            {},
+            {.value = "DIR"}}};
 };
 
 /// Options of `lockstep predict`.
@@ -188,13 +210,54 @@ void print_text(const Restored& restored, const train::Evaluation& sums) {
              sums.rows() > sums.samples ? fmt::format(", {} positions", sums.positions()) : "");
 }
 
-int evaluate(job::Session& session, const RestoredArguments& arguments) {
-  const Restored restored = restore(session, arguments);
+int evaluate(job::Session& session, const RestoredArguments& arguments, const Restored& restored) {
   check_losses_known(restored.source, arguments.checkpoint);
   const train::Evaluation sums = restored.trainer->evaluate(restored.dataset, arguments.data.read);
   if (session.is_chief() && arguments.output.json) print_json(restored, sums);
   if (session.is_chief() && !arguments.output.json) print_text(restored, sums);
   return status_of(session, restored, sums.bad_files, "do not count");
+}
+
+/// The newest complete checkpoint in `directory` that the chief sees; empty if there is none.
+/// Collective.
+std::string newest_checkpoint(const job::Session& session, const std::string& directory) {
+  std::string newest;
+  if (session.is_chief()) {
+    const std::vector<checkpoint::CheckpointInfo> found = checkpoint::list_checkpoints(directory);
+    const auto complete = std::ranges::find_if(found, &checkpoint::CheckpointInfo::complete);
+    if (complete != found.end()) newest = complete->path.string();
+  }
+  return session.all_gather(newest).front();
+}
+
+[[noreturn]] void follow(job::Session& session, const EvaluateArguments& arguments) {
+  constexpr std::chrono::seconds kPause(1);
+  std::string evaluated;
+  for (bool has_waited = false;; std::this_thread::sleep_for(kPause)) {
+    RestoredArguments one = arguments.restored;
+    one.checkpoint = newest_checkpoint(session, arguments.follow);
+    if (one.checkpoint.empty() && session.is_chief() && !std::exchange(has_waited, true))
+      session.logger()->info(
+          fmt::format("waiting for a checkpoint in {}", printable(arguments.follow)));
+    if (std::exchange(evaluated, one.checkpoint) == one.checkpoint || one.checkpoint.empty())
+      continue;
+    std::optional<Restored> restored;
+    try {
+      restored.emplace(restore(session, one));
+    } catch (const Error& error) {
+      // The training may have removed it in the meantime.
+      if (newest_checkpoint(session, arguments.follow) == one.checkpoint) throw;
+      if (session.is_chief()) session.logger()->warn(fmt::format("{}; skipped", error.what()));
+      continue;
+    }
+    evaluate(session, one, *restored);
+    std::fflush(stdout);
+  }
+}
+
+int evaluate(job::Session& session, const EvaluateArguments& arguments) {
+  if (!arguments.follow.empty()) follow(session, arguments);
+  return evaluate(session, arguments.restored, restore(session, arguments.restored));
 }
 
 // ---- predict
@@ -260,14 +323,20 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   CLI::App* command = program.add_subcommand(
       "evaluate",
       "Evaluate a checkpoint on a data set, in one process or under mpirun\n\n"
-      "Example:\n"
-      "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
-  const auto arguments = std::make_shared<RestoredArguments>();
-  add_restored_options(*command, fields_without(fields_of(*arguments), {"embeddings"}), *arguments,
-                       "Print only warnings, errors and the metrics");
+      "Examples:\n"
+      "  lockstep evaluate --checkpoint run --data fashion-mnist\n"
+      "  lockstep evaluate --follow run --data fashion-mnist\n");
+  const auto arguments = std::make_shared<EvaluateArguments>();
+  add_restored_options(*command, fields_without(fields_of(*arguments), {"embeddings"}),
+                       arguments->restored, "Print only warnings, errors and the metrics");
   command->callback([=, &status] {
-    arguments->repeats_metrics = true;
-    status = run_restored(invocation, *arguments,
+    RestoredArguments& restored = arguments->restored;
+    restored.repeats_metrics = true;
+    if (!arguments->follow.empty() && !restored.checkpoint.empty())
+      throw Error(ErrorCategory::input, "command line", "expected --checkpoint or --follow",
+                  "got both");
+    if (!arguments->follow.empty()) restored.checkpoint = arguments->follow;
+    status = run_restored(invocation, restored,
                           [&](job::Session& session) { return evaluate(session, *arguments); });
   });
 }

@@ -160,6 +160,9 @@ void hide_unlisted(CLI::App& command) {
 
 Calibration measure(job::Session& session, const PlanArguments& arguments) {
   const TrainArguments& train = arguments.train;
+  if (train.place.strategy == "local-steps")
+    throw Error(ErrorCategory::input, "--strategy",
+                "expected a synchronous strategy, whose steps plan predicts", "got local-steps");
   std::vector<device::Device> devices = job::choose_devices(session, train.place.devices);
   const auto strategy = strategy::make_strategy(session, "one-device", {devices.front()});
   const data::Dataset dataset =

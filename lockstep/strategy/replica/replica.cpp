@@ -72,8 +72,8 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
                options.buckets, kStepScalarEntries,
                device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
-      micro_batches_(model_.network(), options.accumulate, shared_statistics_ ? group_.size() : 0,
-                     plan.loss),
+      micro_batches_(model_.network(), options.micro_batches(),
+                     shared_statistics_ ? group_.size() : 0, plan.loss),
       moving_statistics_(std::make_unique<MovingStatistics>(
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
       kept_parameters_(model_.backend().allocator().allocate(
@@ -81,15 +81,16 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       step_scalars_(memory_, group_, device),
       marks_(timed_events(model_.backend().stream())) {
   if (options.local.steps) {
-    auto local =
-        std::make_unique<LocalUpdater>(options.optimizer, options.local, model_, update_arrays());
+    auto local = std::make_unique<LocalUpdater>(
+        options.optimizer, options.local, model_, update_arrays(),
+        [this](std::span<float> values) { buckets_.sum(values, model_.backend().stream()); });
     local_ = local.get();
     updater_ = std::move(local);
   } else {
     updater_ = model_.backend().updater(options.optimizer, model_.trained_table(), update_arrays());
   }
   // With accumulation, each micro-batch is loaded within the step.
-  if (options.records_steps && options.accumulate == 1 &&
+  if (options.records_steps && options.accumulate == 1 && local_ == nullptr &&
       device::Recording::is_possible(model_.backend().stream()))
     recordings_.emplace(
         [this](const StepRecordings::Enqueue& enqueue) {
@@ -366,7 +367,9 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
     model_.train_loaded(range.size(), context(part, request, piece), plan_.loss,
                         local_ == nullptr && piece > 0,
                         last && local_ == nullptr ? ready_ : model::GradientReady{});
-    if (local_ != nullptr) local_->take_local_step(memory_.report());
+    if (local_ == nullptr) continue;
+    local_->take_local_step(memory_.report());
+    end_piece("update", work_of_update());
   }
 }
 
@@ -374,8 +377,7 @@ void Replica::end_local_steps(const data::Batch& part) {
   device::Stream& stream = model_.backend().stream();
   const double weight =
       static_cast<double>(part.samples) / static_cast<double>(part.global_samples);
-  local_->end_local_steps(static_cast<float>(weight),
-                          [&](std::span<float> slot) { buckets_.sum(slot, stream); });
+  local_->end_local_steps(static_cast<float>(weight));
   std::array<float, model::SummableMetrics::kSize> sums{};
   model::SummableMetrics(local_->sums()).write(sums.data());
   device::copy(memory_.report().data(), sums.data(), sizeof sums, stream);

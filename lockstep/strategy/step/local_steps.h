@@ -19,6 +19,9 @@ struct OuterStep {
   bool operator==(const OuterStep&) const = default;
 };
 
+/// The slot of its velocity, in checkpoints.
+inline constexpr std::string_view kOuterMomentumSlot = "outer_momentum";
+
 /// The constants of DiLoCo (Douillard et al., arXiv 2311.08105).
 inline constexpr OuterStep kNesterovOuterStep{.learning_rate = 0.7F, .momentum = 0.9F};
 

@@ -262,7 +262,7 @@ void FitLoop::prepare() {
 
 bool FitLoop::warn_of_single_values(std::int64_t samples, std::string_view when) const {
   const model::Node* const node = strategy::find_normalization_of_one_value(
-      replicas_.network(), samples, strategy_.num_replicas_in_sync(), plan_.trainer.accumulate,
+      replicas_.network(), samples, strategy_.num_replicas_in_sync(), plan_.trainer.micro_batches(),
       plan_.trainer.normalization);
   if (node != nullptr && strategy_.is_chief())
     strategy_.session().logger()->warn(fmt::format(
@@ -288,7 +288,8 @@ void FitLoop::train_step() {
   const strategy::StepResult& result = steps_.run(position_, rate_, stop_.received());
   buckets_.add_step(steps_.seconds());
   ++position_.step;
-  if (result.applied && !result.weightless) ++position_.updates;
+  const bool has_updated = result.applied && !result.weightless;
+  if (has_updated) position_.updates += plan_.trainer.local.steps.value_or(1);
   end_step(result);
   const std::int64_t every = plan_.fit.check_replicas;
   if (every > 0 && position_.step % every == 0) replicas_.check_agreement(position_.step);

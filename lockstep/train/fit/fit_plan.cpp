@@ -22,9 +22,12 @@ namespace lockstep::inline v0::train {
 namespace {
 
 /// Size of the gradient of all trained parameters, in the wire type.
-std::int64_t gradient_bytes(const model::Network& network, allreduce::WireType wire) {
-  const std::size_t bytes =
-      wire == allreduce::WireType::float32 ? sizeof(float) : sizeof(float) / 2;
+std::int64_t gradient_bytes(const model::Network& network,
+                            const strategy::TrainerOptions& options) {
+  std::size_t bytes =
+      options.buckets.wire == allreduce::WireType::float32 ? sizeof(float) : sizeof(float) / 2;
+  // After local steps, the slots are averaged too.
+  if (options.local.steps) bytes += sizeof(float) * model::slot_names(options.optimizer).size();
   return static_cast<std::int64_t>(network.trained().element_count() * bytes);
 }
 
@@ -216,9 +219,9 @@ TrainBegin FitPlan::announcement(strategy::LocalReplicas& replicas,
           .class_output = class_output.value_or(""),
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
-          .gradient_bytes = gradient_bytes(replicas.network(), trainer.buckets.wire),
+          .gradient_bytes = gradient_bytes(replicas.network(), trainer),
           .has_narrow_gradients = trainer.buckets.wire != allreduce::WireType::float32,
-          .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,
+          .micro_batch = (part + trainer.micro_batches() - 1) / trainer.micro_batches(),
           .steps_per_epoch = steps_per_epoch,
           .first_step = position.step,
           .last_step = last_step,

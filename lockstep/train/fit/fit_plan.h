@@ -18,7 +18,7 @@ struct Position {
   std::int64_t last_step = 0;    ///< completed steps at the end
   std::int64_t step = 0;         ///< completed steps
   std::int64_t first_step = 0;   ///< completed steps at the beginning of this run
-  std::int64_t updates = 0;      ///< completed steps that were not skipped
+  std::int64_t updates = 0;      ///< updates of the optimizer; without those of skipped steps
   std::int64_t epochs_done = 0;  ///< epochs whose end was reported
   /// Completed steps at the last validation within an epoch.
   std::int64_t validated_step = 0;

@@ -118,14 +118,15 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
   const auto slots = current.at(kSlotsKey).get<std::vector<std::string>>();
   const auto others = saved.at(kSlotsKey).get<std::vector<std::string>>();
   if (slots == others) return;
-  const auto averages = [](const std::vector<std::string>& names) {
-    return std::ranges::count(names, model::kAverageSlot) > 0;
-  };
   const std::string further = fmt::format(", with --init-from {} to begin with its weights", path);
-  if (averages(slots) != averages(others))
-    refuse(fmt::format("expected a checkpoint {} a moving average of the parameters",
-                       averages(slots) ? "with" : "without"),
-           fmt::format("one {}", averages(slots) ? "without" : "with"), further);
+  for (const auto& [slot, what] :
+       {std::pair{model::kAverageSlot, "a moving average of the parameters"},
+        {strategy::kOuterMomentumSlot, "momentum of an outer step"}}) {
+    const bool is_here = std::ranges::count(slots, slot) > 0;
+    if (is_here != (std::ranges::count(others, slot) > 0))
+      refuse(fmt::format("expected a checkpoint {} {}", is_here ? "with" : "without", what),
+             fmt::format("one {}", is_here ? "without" : "with"), further);
+  }
   const auto name_of = [](const nlohmann::json& state) {
     return state.at(kOptimizerKey).get<std::string>();
   };
@@ -274,7 +275,8 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   const nlohmann::json& saved = *state.configuration;
   const data::Dataset& dataset = plan.dataset;
   const std::string path = restored.path.string();
-  check_same(path, "global batch", state.global_batch, dataset.global_batch());
+  check_same(path, plan.trainer.local.steps ? "global batch times local steps" : "global batch",
+             state.global_batch, dataset.global_batch());
   check_same_settings(path, saved, plan.trainer);
   check_same_frozen(path, saved, {{kFrozenKey, frozen_parameters(replicas.network())}});
   check_same_slots(path, saved,
