@@ -89,8 +89,7 @@ void ExpositionWriter::histogram(std::string_view name, std::string_view unit,
   for (std::size_t i = 0; i < values.counts().size(); ++i) {
     count += values.counts()[i];
     const bool is_last = i == values.bounds().size();
-    add(static_cast<double>(count),
-        {{"le", is_last ? "+Inf" : bound_text(values.bounds()[i])}});
+    add(static_cast<double>(count), {{"le", is_last ? "+Inf" : bound_text(values.bounds()[i])}});
   }
   text_ += fmt::format("{}_sum {}\n{}_count {}\n", name, number_text(values.sum()), name, count);
 }
