@@ -63,7 +63,7 @@ std::vector<Hyperparameter> hyperparameters(const FitPlan& plan,
                       is_optimizer ? model::name_of(plan.trainer.optimizer) : field.value()});
     if (!is_optimizer) continue;
     for (const auto& [name, value] : model::hyperparameters_of(plan.trainer.optimizer))
-      std::visit([&](auto constant) { values.push_back({name, constant}); }, value);
+      std::visit([&, &name = name](auto constant) { values.push_back({name, constant}); }, value);
   }
   return values;
 }
