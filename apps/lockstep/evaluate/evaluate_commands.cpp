@@ -102,8 +102,9 @@ struct Fields<apps::EvaluateArguments> {
       Part{&Options::restored},
       Field{&Options::follow,
             {"follow", kCommonOptions,
-             "In place of --checkpoint: evaluate the newest checkpoint in DIR, then each one that "
-             "a training saves there, until this command is ended. DIR need not exist yet"},
+             "In place of --checkpoint: evaluate the newest checkpoint in DIR, and again whenever "
+             "a training has saved a newer one, until this command is ended. DIR need not exist "
+             "yet"},
             {},
             {.value = "DIR"}}};
 };
